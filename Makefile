@@ -1,0 +1,37 @@
+# Everything works from a fresh clone: each target makes the environment it needs, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test check lint types docs bench clean
+
+demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each method finds
+	$(BIN)/bvfim demo --out out/demo
+
+test: $(INSTALLED)  ## the fast tests and every example in the docstrings
+	$(BIN)/python -m pytest -q -n 2
+
+check: lint types test  ## what CI runs
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+docs: $(INSTALLED)  ## the API pages, from the docstrings
+	$(BIN)/pdoc --math -o docs/_build bvfim
+
+bench: $(INSTALLED)  ## speed, as ratios inside one run
+	$(BIN)/bvfim bench speed --out out/bench
+
+clean:
+	rm -rf $(VENV) out docs/_build build *.egg-info
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

@@ -1,0 +1,141 @@
+"""Streams of batches whose position can be saved: one draw for each upper step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bvfim.problem import Draw
+from bvfim.status import ProblemError
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Separate streams for the two objectives: each gets its own draw, as its third argument.
+
+    A stream is a sequence of batches, a ``DataLoader`` (or anything that can be iterated again and again),
+    or an iterator with ``state_dict`` and ``load_state_dict``. At its end a stream starts over.
+
+    Args:
+        upper: the stream for F.
+        lower: the stream for f.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y, target: ((y - target) ** 2).sum(),
+        ...     lower=lambda x, y, shift: ((y - x - shift) ** 2).sum(),
+        ... )
+        >>> batches = bvfim.Batches(upper=[torch.tensor(1.0)], lower=[torch.tensor(0.1), torch.tensor(-0.1)])
+        >>> start = torch.zeros(1)
+        >>> bvfim.solve(problem, start, start, bvfim.RHG(lr=0.1), steps=3, batches=batches).status.value
+        'max_steps'
+    """
+
+    upper: Any
+    lower: Any
+
+
+class Stream:
+    """An endless stream over one source, with a position that can be saved and restored."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._position = 0
+        self._iterator: Iterator[Any] | None = None
+        self._rng: torch.Tensor | None = None
+        self._stateful = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+        self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        if isinstance(source, str | bytes | dict) or not (self._indexed or hasattr(source, "__iter__")):
+            raise ProblemError(f"batches must be a sequence or an iterable of batches, not a {type(source).__name__}")
+        if hasattr(source, "__next__") and not self._stateful:
+            raise ProblemError(
+                "batches must not be a one-shot iterator or generator: it can't start over nor resume from a "
+                "checkpoint; give a sequence, a DataLoader, or an object with state_dict and load_state_dict"
+            )
+        if self._indexed and len(source) == 0:
+            raise ProblemError("batches is empty")
+
+    def draw(self) -> Any:
+        """The next batch."""
+        if self._indexed:
+            batch = self._source[self._position % len(self._source)]
+            self._position += 1
+            return batch
+        batch, found = self._next()
+        if not found:
+            self._iterator = None
+            self._position = 0
+            batch, found = self._next()
+            if not found:
+                raise ProblemError("batches is empty")
+        self._position += 1
+        return batch
+
+    def _next(self) -> tuple[Any, bool]:
+        if self._iterator is None:
+            self._rng = self._get_rng()
+            self._iterator = iter(self._source)
+        try:
+            return next(self._iterator), True
+        except StopIteration:
+            return None, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands."""
+        if self._stateful:
+            return {"source": self._source.state_dict()}
+        return {"position": self._position, "rng": self._rng}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to where a stream stood: the epoch is begun anew with its own random state, and skipped into."""
+        if self._stateful:
+            self._source.load_state_dict(state["source"])
+            return
+        self._position = state["position"]
+        if self._indexed or state["rng"] is None:
+            return
+        self._set_rng(state["rng"])
+        self._rng = state["rng"]
+        self._iterator = iter(self._source)
+        for _ in range(self._position):
+            next(self._iterator)
+
+    def _get_rng(self) -> torch.Tensor:
+        generator = getattr(self._source, "generator", None)
+        return torch.get_rng_state() if generator is None else generator.get_state()
+
+    def _set_rng(self, state: torch.Tensor) -> None:
+        generator = getattr(self._source, "generator", None)
+        if generator is None:
+            torch.set_rng_state(state)
+        else:
+            generator.set_state(state)
+
+
+class Draws:
+    """What the loop draws from: nothing, one stream, or a pair."""
+
+    def __init__(self, batches: Any) -> None:
+        self._pair = isinstance(batches, Batches)
+        sources = [batches.upper, batches.lower] if isinstance(batches, Batches) else [batches]
+        self._streams = [] if batches is None else [Stream(source) for source in sources]
+
+    def draw(self) -> Any:
+        """The next batch, the next pair of batches, or ``None``."""
+        drawn = [stream.draw() for stream in self._streams]
+        if self._pair:
+            return Draw(*drawn)
+        return drawn[0] if drawn else None
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Where each stream stands."""
+        return [stream.state_dict() for stream in self._streams]
+
+    def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+        """Go back to where each stream stood."""
+        for stream, state in zip(self._streams, states, strict=True):
+            stream.load_state_dict(state)

@@ -1,0 +1,126 @@
+r"""The maps :math:`y_{t+1} = \Phi_t(x, y_t)` that explicit methods differentiate through.
+
+A dynamics turns a direction d (the lower gradient, say) into a step. It is pure and differentiable:
+``init(y)`` gives its memory, ``step(y, d, memory, t)`` the next y and memory. Each lower solve starts
+with fresh memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from bvfim import tree
+from bvfim.schedules import require
+from bvfim.tree import Tree
+
+
+class Dynamics(Protocol):
+    """What an explicit method needs of a lower-level optimiser."""
+
+    def init(self, y: Tree) -> Tree:
+        """The memory before the first step."""
+        ...
+
+    def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
+        """One step from y along -d, the t-th (from zero)."""
+        ...
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """y <- y - lr d.
+
+    Example:
+        >>> import torch, bvfim
+        >>> bvfim.dynamics.GradientDescent(0.1).step(torch.tensor(1.0), torch.tensor(2.0), (), 0)
+        (tensor(0.8000), ())
+    """
+
+    lr: float = 0.01
+
+    def __post_init__(self) -> None:
+        require(self, "lr", above=0)
+
+    def init(self, y: Tree) -> Tree:
+        """No memory."""
+        return ()
+
+    def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
+        """One step."""
+        return tree.axpy(-self.lr, d, y), memory
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """v <- beta v + d; y <- y - lr v (Polyak's heavy ball, as torch.optim.SGD has it).
+
+    Example:
+        >>> import torch, bvfim
+        >>> ball = bvfim.dynamics.Momentum(lr=0.1, beta=0.5)
+        >>> y = torch.tensor(1.0)
+        >>> y, memory = ball.step(y, torch.tensor(1.0), ball.init(y), 0)
+        >>> ball.step(y, torch.tensor(1.0), memory, 1)[0]
+        tensor(0.7500)
+    """
+
+    lr: float = 0.01
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        require(self, "lr", above=0)
+        require(self, "beta", at_least=0)
+
+    def init(self, y: Tree) -> Tree:
+        """v = 0."""
+        return tree.zeros_like(y)
+
+    def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
+        """One step."""
+        v = tree.axpy(self.beta, memory, d)
+        return tree.axpy(-self.lr, v, y), v
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, 2015), differentiable also where an entry of d is zero.
+
+    The second moment enters as sqrt(v + floor): the square root alone has no derivative at v = 0,
+    and one dead unit would turn the whole hypergradient into NaN.
+
+    Example:
+        >>> import torch, bvfim
+        >>> adam = bvfim.dynamics.Adam(lr=0.1)
+        >>> y = torch.tensor(1.0)
+        >>> adam.step(y, torch.tensor(5.0), adam.init(y), 0)[0]
+        tensor(0.9000)
+    """
+
+    lr: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    floor: float = 1e-16
+
+    def __post_init__(self) -> None:
+        require(self, "lr", above=0)
+        for name in ("beta1", "beta2", "eps", "floor"):
+            require(self, name, at_least=0)
+
+    def init(self, y: Tree) -> Tree:
+        """Both moments zero."""
+        return tree.zeros_like(y), tree.zeros_like(y)
+
+    def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
+        """One step."""
+        first, second = memory
+        first = tree.map(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, first, d)
+        second = tree.map(lambda v, g: self.beta2 * v + (1 - self.beta2) * g * g, second, d)
+        bias1, bias2 = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
+
+        def move(p: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return p - self.lr / bias1 * m / (torch.sqrt(v / bias2 + self.floor) + self.eps)
+
+        return tree.map(move, y, first, second), (first, second)

@@ -1,0 +1,118 @@
+"""Linear systems A q = b over trees, given only v -> A v, for a symmetric A.
+
+Neither solver asks the host anything while it runs: a solve that has ended or broken down keeps its
+iterate by a mask, so that it can be captured in a graph. Both are tested against ``torch.linalg.solve``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.tree import Tree
+
+
+class LinearResult(NamedTuple):
+    """An approximate solution and how it was reached, as scalar tensors."""
+
+    solution: Tree
+    residual: Tensor
+    """|b - A q| / |b|."""
+    curvature: Tensor
+    """CG: the smallest p'Ap / p'p that was met. Neumann: the largest growth of one term to the next."""
+    steps: Tensor
+    """How many steps changed the iterate."""
+    breakdown: Tensor
+    """1 where the solve stopped early because A does not fit the method, else 0."""
+
+
+def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
+    r"""Conjugate gradients for a positive definite A, from q = 0.
+
+    .. math:: \alpha = \frac{r^\top r}{p^\top A p},\quad q \mathrel{+}= \alpha p,\quad
+              r \mathrel{-}= \alpha A p,\quad p \leftarrow r + \frac{r_+^\top r_+}{r^\top r} p
+
+    It stops by itself when the residual is at rounding level, and at a direction with
+    :math:`p^\top A p \le 0`, where A is not positive definite: the last good iterate is returned and
+    ``breakdown`` is set.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.linear import cg
+        >>> A = torch.tensor([[3.0, 1.0], [1.0, 2.0]])
+        >>> cg(lambda v: A @ v, torch.tensor([1.0, 0.0]), steps=2).solution
+        tensor([ 0.4000, -0.2000])
+    """
+    q, r, p = tree.zeros_like(b), b, b
+    rr = bb = tree.dot(b, b)
+    eps = torch.finfo(bb.dtype).eps
+    active = bb > 0
+    breakdown = torch.zeros_like(active)
+    lowest = torch.full_like(bb, torch.inf)
+    taken = torch.zeros_like(bb)
+    for _ in range(steps):
+        Ap = matvec(p)
+        pAp, pp = tree.dot(p, Ap), tree.dot(p, p)
+        lowest = torch.where(active, torch.minimum(lowest, pAp / pp), lowest)
+        breakdown = breakdown | (active & ~(pAp > 0))
+        active = active & (pAp > 0)
+        alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
+        q, r = tree.axpy(alpha, p, q), tree.axpy(-alpha, Ap, r)
+        rr_next = tree.dot(r, r)
+        p = tree.where(active, tree.axpy(rr_next / rr, p, r), p)
+        rr = torch.where(active, rr_next, rr)
+        taken = taken + active
+        active = active & (rr > (eps * eps) * bb)
+    residual = (rr / bb).sqrt().nan_to_num(0.0)
+    return LinearResult(q, residual, lowest, taken, breakdown.to(bb.dtype))
+
+
+def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> LinearResult:
+    r"""The truncated Neumann series :math:`q = \eta \sum_{j=0}^{J} (I - \eta A)^j b`, with J = ``terms``.
+
+    It converges to :math:`A^{-1} b` at the rate :math:`\max |1 - \eta \lambda(A)|`. For a symmetric A
+    the terms can only grow when that rate exceeds one, so the sum stops before the first term that is larger than
+    the one before it and ``breakdown`` is set.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.linear import neumann
+        >>> A = torch.tensor([[3.0, 1.0], [1.0, 2.0]])
+        >>> neumann(lambda v: A @ v, torch.tensor([1.0, 0.0]), terms=60, eta=0.4).solution
+        tensor([ 0.4000, -0.2000])
+    """
+    term = q = b
+    length = first = tree.norm(b)
+    active = first > 0
+    growth = torch.zeros_like(first)
+    taken = torch.ones_like(first)
+    breakdown = torch.zeros_like(active)
+    slack = 1 + 10 * torch.finfo(first.dtype).eps
+    for _ in range(terms):
+        following = tree.axpy(-eta, matvec(term), term)
+        next_length = tree.norm(following)
+        ratio = next_length / length
+        growth = torch.where(active, torch.maximum(growth, ratio), growth)
+        breakdown = breakdown | (active & ~(ratio <= slack))
+        active = active & (ratio <= slack)
+        term = tree.where(active, following, term)
+        length = torch.where(active, next_length, length)
+        q = tree.where(active, tree.add(q, following), q)
+        taken = taken + active
+        active = active & (length > 0)
+    # b - A (eta sum_j (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: the last term, one product further.
+    return LinearResult(tree.scale(eta, q), (length / first).nan_to_num(0.0), growth, taken, breakdown.to(first.dtype))
+
+
+def report(result: LinearResult) -> dict[str, Tensor]:
+    """What a method puts into its history of a linear solve."""
+    return {
+        "residual": result.residual,
+        "curvature": result.curvature,
+        "linear_steps": result.steps,
+        "breakdown": result.breakdown,
+    }

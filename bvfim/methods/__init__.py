@@ -1,0 +1,53 @@
+"""The methods of the paper, one small file each."""
+
+from __future__ import annotations
+
+import difflib
+
+from bvfim.methods.base import Estimator, Info, LowerState, Reference
+from bvfim.methods.bda import BDA
+from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
+from bvfim.methods.cg import CG
+from bvfim.methods.fhg import FHG
+from bvfim.methods.neumann import Neumann
+from bvfim.methods.rhg import RHG
+from bvfim.methods.trhg import TRHG
+from bvfim.status import MethodError
+
+ALL: tuple[type[Estimator], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM)
+"""Every method, in the order of the paper's tables."""
+
+
+def by_name(name: str) -> type[Estimator]:
+    """The class of the method called ``name``, in any case of letters: for command lines.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.by_name("rhg")(steps=10)
+        RHG(steps=10, lr=0.01, dynamics=None, start='warm', segment=1)
+    """
+    known = {method.__name__.lower(): method for method in ALL}
+    if name.lower() in known:
+        return known[name.lower()]
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    raise MethodError(f"no method is called {name!r}; {hint}")
+
+
+__all__ = [
+    "ALL",
+    "BDA",
+    "BVFIM",
+    "CG",
+    "FHG",
+    "RHG",
+    "TRHG",
+    "BVFIMState",
+    "Estimator",
+    "Info",
+    "LowerState",
+    "LowerValue",
+    "Neumann",
+    "Reference",
+    "by_name",
+]

@@ -1,0 +1,107 @@
+"""What a method is, and what the explicit and implicit ones share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from bvfim.dynamics import Dynamics, GradientDescent
+from bvfim.problem import At, Problem
+from bvfim.schedules import FloatOrSchedule, require, require_count, value
+from bvfim.status import MethodError
+from bvfim.tree import Tree
+
+Info = dict[str, Tensor]
+"""Scalar tensors that a method reports of a step; they become columns of the history.
+
+``upper`` and ``lower`` are F and f at the y that the gradient was taken at, ``value`` is the number
+whose derivative in x the method claims to give.
+"""
+
+
+class Reference(NamedTuple):
+    """What :func:`bvfim.check_hypergradient` holds a method against.
+
+    ``claim`` is the method without its approximations: the derivative of its ``value`` is what the method
+    estimates. ``sound`` is the method with approximations taken out until its gradient must match differences
+    of its own ``value``; most often the same. ``bias`` says in a few words what was taken out.
+    """
+
+    claim: Estimator
+    sound: Estimator
+    bias: str
+
+
+class Estimator(ABC):
+    """A method that estimates the hypergradient; the loop of :func:`bvfim.solve` moves x with it.
+
+    A method is a frozen dataclass of its hyper-parameters. What it carries from step to step is its
+    state, a named tuple of trees. See the page on adding a method.
+
+    Example:
+        >>> import bvfim
+        >>> isinstance(bvfim.RHG(), bvfim.Estimator)
+        True
+    """
+
+    @abstractmethod
+    def init(self, problem: Problem, x: Tree, y: Tree) -> Any:
+        """The state before the first step, from the lower-level start y."""
+
+    @abstractmethod
+    def estimate(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> tuple[Tree, Any, Info]:
+        """An estimate of d phi / d x at upper step k, the next state, and what to report."""
+
+    def reference(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Reference:
+        """What a check holds this method against: itself, where it approximates nothing."""
+        return Reference(self, self, "")
+
+
+class LowerState(NamedTuple):
+    """The lower-level start that was given, and the last lower-level iterate."""
+
+    start: Tree
+    y: Tree
+
+
+class LowerSolver(Estimator):
+    """What the explicit and implicit methods share: T steps of a dynamics on the lower level."""
+
+    steps: int
+    lr: FloatOrSchedule
+    dynamics: Dynamics | None
+    start: str
+
+    def __post_init__(self) -> None:
+        require_count(self, "steps")
+        require(self, "lr", above=0)
+        require_start(self, self.start, ("warm", "restart"))
+
+    def init(self, problem: Problem, x: Tree, y: Tree) -> LowerState:
+        """Both entries are y."""
+        return LowerState(y, y)
+
+    def start_of(self, state: LowerState) -> Tree:
+        """y_0 of the next lower solve."""
+        return state.y if self.start == "warm" else state.start
+
+    def dynamics_at(self, k: int) -> Dynamics:
+        """Phi at upper step k."""
+        return self.dynamics if self.dynamics is not None else GradientDescent(value(self.lr, k, "lr"))
+
+    def solve_lower(self, at: At, state: LowerState, k: int) -> Tree:
+        """y_T, without derivatives."""
+        y, dynamics = self.start_of(state), self.dynamics_at(k)
+        memory = dynamics.init(y)
+        for t in range(self.steps):
+            y, memory = dynamics.step(y, at.lower_grad(y)[1], memory, t)
+            y = at.problem.project_y(y)
+        return y
+
+
+def require_start(owner: object, start: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a ``start`` that the method does not know."""
+    if start not in allowed:
+        raise MethodError(f"{type(owner).__name__}: start must be one of {', '.join(allowed)}, not {start!r}")

@@ -1,0 +1,68 @@
+"""BDA: bilevel descent aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.dynamics import Dynamics
+from bvfim.methods.base import Info, LowerState
+from bvfim.methods.explicit import Explicit
+from bvfim.problem import Problem
+from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
+from bvfim.status import MethodError
+from bvfim.tree import Tree
+
+
+@dataclass(frozen=True)
+class BDA(Explicit):
+    r"""Bilevel descent aggregation (Liu et al., 2020): the lower steps follow both objectives.
+
+    .. math:: y_{t+1} = \Phi\big(y_t,\; \alpha_k \tfrac{\partial F}{\partial y} + (1 - \alpha_k) \tfrac{\partial f}{\partial y}\big)
+
+    and F(x, y_T(x)) is differentiated in reverse mode as in RHG. Among several lower solutions it
+    leans to those with a small F. With alpha = 0 it is RHG.
+
+    Args:
+        steps: T.
+        lr: the lower step size, a number or a schedule of the upper step.
+        alpha: the weight of the upper objective, in [0, 1): a number or a schedule of the upper step k. The paper's
+            :math:`0.5 \cdot 0.999^k` is the default.
+        dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
+        segment: how many steps share one autograd graph; see :class:`bvfim.RHG`.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum() / 2, lambda x, y: ((y - x) ** 2).sum() / 2)
+        >>> x = torch.tensor([3.0], dtype=torch.float64)
+        >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.BDA(steps=1, lr=0.5, alpha=0.5))  # y_1 = x/4
+        tensor([0.1875], dtype=torch.float64)
+    """
+
+    steps: int = 100
+    lr: FloatOrSchedule = 0.01
+    alpha: FloatOrSchedule = geometric(0.5, 0.999)
+    dynamics: Dynamics | None = None
+    start: str = "warm"
+    segment: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "alpha", at_least=0)
+
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+        """d F(x, y_T(x)) / d x along the aggregated trajectory."""
+        at = problem.at(x, data)
+        alpha = value(self.alpha, k, "alpha")
+        if alpha >= 1:
+            raise MethodError(f"BDA: alpha must stay below 1, not {alpha:g} (at step {k})")
+
+        def direction(u: list[Tensor], y: Tree, create_graph: bool) -> Tree:
+            f_y = tree.scale(1 - alpha, at.lower_grad_at(u, y, create_graph))
+            return tree.axpy(alpha, at.upper_grad_at(u, y, create_graph), f_y) if alpha else f_y
+
+        return self.differentiate(at, state, k, direction, keep=self.steps)

@@ -1,0 +1,195 @@
+"""BVFIM: the value-function interior-point method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.descent import Probe, descend, descend_inside
+from bvfim.methods.base import Estimator, Info, Reference, require_start
+from bvfim.problem import At, Problem
+from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
+from bvfim.tree import Tree
+
+
+@dataclass(frozen=True)
+class LowerValue:
+    r"""The published choice :math:`\mu_2 = f(x, y) + c`, held constant in every derivative.
+
+    The slack becomes :math:`f(x, z) + \frac{\mu_1}{2}|z|^2 + c`: f(x, y) cancels, so the barrier turns into a
+    penalty of weight :math:`\tau / \mathrm{slack}` on f(x, y). It needs no safeguard, but it is not
+    invariant to a shift of f, and a slack at or below zero ends in ``Status.SLACK_LOST``.
+
+    Args:
+        offset: c.
+        weight: a fixed weight of f(x, y) instead of :math:`\tau / \mathrm{slack}`: a plain penalty method, whose value
+            is :math:`F + \frac{\theta}{2}|y|^2 + w\,(f(x, y) - f^*_{\mu_1}(x))`.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.BVFIM(mu2=bvfim.LowerValue(offset=1.0)).mu2.offset
+        1.0
+    """
+
+    offset: float = 0.0
+    weight: float | None = None
+
+
+class BVFIMState(NamedTuple):
+    """The lower-level start that was given, and the last z and y."""
+
+    start: Tree
+    z: Tree
+    y: Tree
+
+
+@dataclass(frozen=True)
+class BVFIM(Estimator):
+    r"""Value-function interior-point method (Liu et al., 2021, Algorithm 1): first gradients only.
+
+    With the regularised value function and the barrier problem
+
+    .. math:: f^*_\mu(x) = \min_z f(x, z) + \tfrac{\mu_1}{2}|z|^2 + \mu_2, \qquad
+              \varphi(x) = \min_y F(x, y) + \tfrac{\theta}{2}|y|^2 - \tau \ln\big(f^*_\mu(x) - f(x, y)\big)
+
+    the gradient needs no derivative of z or y:
+
+    .. math:: \frac{\partial \varphi}{\partial x} = \frac{\partial F(x, y)}{\partial x} + \frac{\tau}{s}
+              \Big(\frac{\partial f(x, y)}{\partial x} - \frac{\partial f(x, z)}{\partial x}\Big), \qquad
+              s = f^*_\mu(x) - f(x, y).
+
+    Each upper step takes Tz gradient steps on z and Ty on y. **The slack s stays positive by construction**:
+    s > 0 at y = z, because :math:`\mu_2 > 0`; a y that is outside descends f until it is inside, and falls back to z if
+    it does not get there; a y inside takes a step only if the trial is inside and the barrier problem's objective does
+    not rise, and halves the step otherwise. Nothing is clamped, and adding a constant to f changes nothing.
+
+    The method approaches the bilevel problem as :math:`(\mu, \theta, \tau) \to 0` with
+    :math:`\tau \ln \mu_2 \to 0` (Theorem 1). Time O(c(Tz + Ty)), memory O(m + n).
+
+    Args:
+        z_steps: Tz.
+        y_steps: Ty; each costs a gradient of F and one of f.
+        z_lr: the step s1 on z, a number or a schedule.
+        y_lr: the step s2 on y, likewise.
+        mu1, mu2, theta, tau: numbers or schedules of the stage k // repeats; ``mu2`` may be a :class:`LowerValue`.
+        repeats: L, how many upper steps share one stage.
+        start: ``"warm"`` goes on from the last z and y, ``"restart"`` starts both at the y that was given, ``"z"``
+            restarts z there and starts y at z's result.
+
+    Example:
+        >>> import torch, bvfim
+        >>> toy = bvfim.Problem(lambda x, y: (x**2 + y**2).sum(), lambda x, y: torch.sin(x + y).sum())
+        >>> start = torch.zeros(1, dtype=torch.float64)
+        >>> solution = bvfim.solve(toy, start, start, bvfim.BVFIM.printed(), steps=500)
+        >>> print(f"{solution.x.item():.2f} {solution.y.item():.2f}")  # the optimum is at -0.79
+        -0.48 -0.48
+    """
+
+    z_steps: int = 50
+    y_steps: int = 25
+    z_lr: FloatOrSchedule = 0.01
+    y_lr: FloatOrSchedule = 0.01
+    mu1: FloatOrSchedule = geometric(1.0, 1 / 1.01)
+    mu2: FloatOrSchedule | LowerValue = geometric(1.0, 1 / 1.01)
+    theta: FloatOrSchedule = geometric(1.0, 1 / 1.01)
+    tau: FloatOrSchedule = geometric(1.0, 1 / 1.01)
+    repeats: int = 1
+    start: str = "warm"
+
+    def __post_init__(self) -> None:
+        for name in ("z_steps", "y_steps", "repeats"):
+            require_count(self, name)
+        for name in ("z_lr", "y_lr"):
+            require(self, name, above=0)
+        for name in ("mu1", "theta", "tau"):
+            require(self, name, at_least=0)
+        if not isinstance(self.mu2, LowerValue):
+            require(self, "mu2", above=0)
+        require_start(self, self.start, ("warm", "restart", "z"))
+
+    @classmethod
+    def printed(cls, offset: float = 1.0) -> BVFIM:
+        """The paper's own recipe: mu2 = f(x, y) + offset, the others 1/1.01^k (offset 0 for its networks)."""
+        return cls(mu2=LowerValue(offset))
+
+    def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
+        """z and y both start at the given y."""
+        return BVFIMState(y, y, y)
+
+    def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+        """d phi / d x at x, with z and y from Tz and Ty gradient steps."""
+        at = problem.at(x, data)
+        stage = k // self.repeats
+        mu1, theta, tau = (value(getattr(self, name), stage, name) for name in ("mu1", "theta", "tau"))
+        z_lr, y_lr = value(self.z_lr, k, "z_lr"), value(self.y_lr, k, "y_lr")
+
+        z = state.z if self.start == "warm" else state.start
+        z = descend(lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr, problem.project_y)
+        f_star = at.lower(z) + mu1 / 2 * tree.dot(z, z)
+        y = {"warm": state.y, "restart": state.start, "z": z}[self.start]
+
+        if isinstance(self.mu2, LowerValue):
+            slack = f_star + self.mu2.offset
+            weight = tau / slack if self.mu2.weight is None else torch.full_like(slack, self.mu2.weight)
+            y, notes = self._penalty_steps(at, y, theta, weight, y_lr)
+            F, f, gradient = at.barrier_grad(y, z, lambda f: weight)
+            penalty = -tau * torch.log(slack) if self.mu2.weight is None else weight * (f - f_star)
+        else:
+            f_star = f_star + value(self.mu2, stage, "mu2")
+            y, notes = self._barrier_steps(at, y, z, theta, tau, f_star, y_lr)
+            F, f, gradient = at.barrier_grad(y, z, lambda f: tau / (f_star - f))
+            slack = f_star - f
+            penalty = -tau * torch.log(slack)
+        phi = F + theta / 2 * tree.dot(y, y) + penalty
+        return gradient, BVFIMState(state.start, z, y), {"upper": F, "lower": f, "value": phi, "slack": slack, **notes}
+
+    def _barrier_steps(
+        self, at: At, y: Tree, z: Tree, theta: float, tau: float, f_star: Tensor, lr: float
+    ) -> tuple[Tree, Info]:
+        """Ty steps on F + theta/2 |y|^2 - tau ln(f_star - f) that keep the slack positive."""
+
+        def merit(y: Tree, F: Tensor, f: Tensor) -> Tensor:
+            barrier = F + theta / 2 * tree.dot(y, y) - tau * torch.log(f_star - f)
+            return torch.where(f < f_star, barrier, f)
+
+        def weigh(F: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+            inside = f < f_star
+            one = torch.ones_like(f)
+            return torch.where(inside, one, 0 * one), torch.where(inside, tau / (f_star - f), one)
+
+        def probe(y: Tree) -> Probe:
+            F, f, direction = at.weighted_grad(y, weigh)
+            inside = f < f_star
+            direction = tree.axpy(theta * inside.to(f.dtype), y, direction)
+            return Probe(inside, merit(y, F, f), direction)
+
+        def check(y: Tree) -> tuple[Tensor, Tensor]:
+            F, f = at.values(y)
+            return f < f_star, merit(y, F, f)
+
+        y, inside, dropped = descend_inside(probe, check, y, self.y_steps, lr, at.problem.project_y)
+        return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(f_star.dtype)}
+
+    def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> tuple[Tree, Info]:
+        """Ty plain steps on F + theta/2 |y|^2 + weight f, the published recipe's y problem."""
+
+        def gradient(y: Tree) -> Tree:
+            _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
+            return tree.axpy(theta, y, direction)
+
+        return descend(gradient, y, self.y_steps, lr, at.problem.project_y), {}
+
+    def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
+        """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""
+        tight = replace(self, z_steps=100 * self.z_steps, y_steps=200 * self.y_steps)
+        bias = f"{self.z_steps} steps on z and {self.y_steps} on y"
+        if not isinstance(self.mu2, LowerValue):
+            return Reference(tight, tight, bias)
+        _, _, info = tight.estimate(problem, x, state, k, data)
+        weight = value(self.tau, k // self.repeats, "tau") / float(info["slack"])
+        frozen = replace(tight, mu2=replace(self.mu2, weight=weight))
+        return Reference(tight, frozen, "mu2 follows f(x, y) but is held constant; " + bias)

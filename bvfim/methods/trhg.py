@@ -1,0 +1,63 @@
+"""TRHG: the truncated reverse hypergradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bvfim.dynamics import Dynamics
+from bvfim.methods.base import Info, LowerState, Reference
+from bvfim.methods.explicit import Explicit
+from bvfim.problem import Problem
+from bvfim.schedules import FloatOrSchedule, require_count
+from bvfim.status import MethodError
+from bvfim.tree import Tree
+
+
+@dataclass(frozen=True)
+class TRHG(Explicit):
+    r"""Truncated reverse hypergradient (Shaban et al., 2019): only the last K of T steps are differentiated.
+
+    .. math:: \frac{\partial F}{\partial x} + \sum_{t=T-K}^{T-1} \Big(\frac{\partial \Phi_t}{\partial x}\Big)^\top p_{t+1}
+
+    Biased by design for K < T, by a term that decays like the contraction of :math:`\Phi` to the power K;
+    equal to RHG for K = T. Time O(cT), memory O(m + nK): the first T - K steps store nothing.
+
+    Args:
+        steps: T.
+        keep: K, from 1 to T.
+        lr: the lower step size, a number or a schedule of the upper step.
+        dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
+        segment: how many steps share one autograd graph; see :class:`bvfim.RHG`.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum() / 2, lambda x, y: ((y - x) ** 2).sum() / 2)
+        >>> x = torch.tensor([3.0], dtype=torch.float64)
+        >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.TRHG(steps=2, keep=1, lr=0.5))  # 1/2 of y_2, not 3/4
+        tensor([1.1250], dtype=torch.float64)
+    """
+
+    steps: int = 100
+    keep: int = 50
+    lr: FloatOrSchedule = 0.01
+    dynamics: Dynamics | None = None
+    start: str = "warm"
+    segment: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(self, "keep")
+        if self.keep > self.steps:
+            raise MethodError(f"TRHG: keep must be at most steps ({self.steps}), not {self.keep}")
+
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+        """The truncated derivative of F(x, y_T(x))."""
+        at = problem.at(x, data)
+        return self.differentiate(at, state, k, at.lower_grad_at, keep=self.keep)
+
+    def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
+        """The same without truncation."""
+        full = replace(self, keep=self.steps)
+        return Reference(full, full, f"only the last {self.keep} of {self.steps} lower steps are differentiated")

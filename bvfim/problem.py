@@ -1,0 +1,298 @@
+r"""A bilevel problem, and the problem at one x.
+
+.. math:: \min_{x \in X,\, y} F(x, y) \quad\text{s.t.}\quad y \in \arg\min_{y \in Y} f(x, y)
+
+:class:`Problem` is what a user states. :meth:`Problem.at` fixes x (and the batch) and gives an
+:class:`At`: the only place where methods get values and derivatives from, and where these are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim import sets, tree
+from bvfim.status import ProblemError
+from bvfim.tree import Tree
+
+
+@dataclass
+class Evaluations:
+    """How often each kind of evaluation was asked for.
+
+    ``upper`` and ``lower`` count gradients of F and f, ``forward`` values without a gradient, ``hvp``
+    products with the lower Hessian, ``jvp`` products with the mixed second derivative.
+    """
+
+    upper: int = 0
+    lower: int = 0
+    forward: int = 0
+    hvp: int = 0
+    jvp: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
+        return dataclasses.asdict(self)
+
+
+class Draw(NamedTuple):
+    """The pair of batches that :class:`bvfim.Batches` drew: one for each objective.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.Draw(upper="validation rows", lower="training rows").lower
+        'training rows'
+    """
+
+    upper: Any
+    lower: Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""A bilevel problem: minimise F(x, y) over x in X and y in argmin f(x, .) over Y.
+
+    Args:
+        upper: F. Takes ``(x, y)`` or ``(x, y, data)``, returns a scalar tensor.
+        lower: f, likewise.
+        x_set: X; a set, a tree of sets like x, or ``None`` for the whole space.
+        y_set: Y, likewise.
+        context: ``context(x, batch)`` computes once per upper step what does not depend on y (features,
+            sample weights). Its value, a tree of tensors, becomes ``data``; the inner loops see it
+            detached, and the gradient in x flows through it. ``batch`` is ``None`` without batches.
+        joint: returns the pair (F, f) from one pass where the two share work. It takes what ``upper`` takes.
+
+    ``data`` is the batch that ``solve(batches=...)`` drew, or the value of ``context`` where there is one.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y: ((x - 2) ** 2 + (y - 2) ** 2).sum(),
+        ...     lower=lambda x, y: torch.sin(x + y).sum(),
+        ...     x_set=bvfim.Box(-10, 10),
+        ... )
+        >>> at = problem.at(torch.tensor([1.0]))
+        >>> at.upper(torch.tensor([2.0]))
+        tensor(1.)
+        >>> problem.evaluations.forward
+        1
+    """
+
+    upper: Callable[..., Tensor]
+    lower: Callable[..., Tensor]
+    x_set: sets.SetTree = None
+    y_set: sets.SetTree = None
+    context: Callable[[Tree, Any], Tree] | None = None
+    joint: Callable[..., tuple[Tensor, Tensor]] | None = None
+    evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("upper", "lower"):
+            if not callable(getattr(self, name)):
+                raise ProblemError(f"{name} must be a function of (x, y), not {type(getattr(self, name)).__name__}")
+
+    @functools.cached_property
+    def _takes_data(self) -> dict[str, bool]:
+        return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint")}
+
+    def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
+        """The objective ``name`` at (x, y), with the data where it takes them. Not counted."""
+        objective = getattr(self, name)
+        return objective(x, y, data) if self._takes_data[name] else objective(x, y)
+
+    def counted_anew(self) -> Problem:
+        """The same problem with counters of its own, at zero."""
+        return dataclasses.replace(self)
+
+    def at(self, x: Tree, batch: Any = None) -> At:
+        """The problem at one x and one batch."""
+        return At(self, x, batch)
+
+    def project_x(self, x: Tree) -> Tree:
+        """The projection of x onto X."""
+        return sets.project(self.x_set, x)
+
+    def project_y(self, y: Tree) -> Tree:
+        """The projection of y onto Y."""
+        return sets.project(self.y_set, y)
+
+
+class At:
+    r"""The problem at one x: the functions F(x, .) and f(x, .), their derivatives, and the counting.
+
+    Everything that depends on x is gathered in ``u``, the list of the leaves of x followed by the
+    floating-point leaves of the context c(x). Methods differentiate with respect to u, where c is a
+    variable of its own, and :meth:`pull` turns the result into the gradient in x:
+    :math:`g_x + (\partial c / \partial x)^\top g_c`.
+    """
+
+    def __init__(self, problem: Problem, x: Tree, batch: Any = None) -> None:
+        self.problem = problem
+        self.count = problem.evaluations
+        self._x = tree.detach(x)
+        self._batch = batch
+        self._context: list[Any] = []
+        self._attached: tuple[Tree, list[Tensor]] | None = None
+        if problem.context is not None:
+            with torch.enable_grad():
+                source = tree.variable(x)
+                value = problem.context(source, batch)
+            self._structure = value
+            self._context = [t.detach() if isinstance(t, Tensor) else t for t in tree.leaves(value)]
+            self._attached = source, [t for t in tree.leaves(value) if _is_float(t)]
+        self.u: list[Tensor] = tree.leaves(self._x) + [t for t in self._context if _is_float(t)]
+
+    # -- values as pure functions of (u, y), for methods that build graphs; not counted --
+
+    def F(self, u: list[Tensor], y: Tree) -> Tensor:
+        """F(x, y) with x and the context taken from u."""
+        x, data = self._inputs(u)
+        return self.problem.call("upper", x, y, data.upper if isinstance(data, Draw) else data)
+
+    def f(self, u: list[Tensor], y: Tree) -> Tensor:
+        """f(x, y) with x and the context taken from u."""
+        x, data = self._inputs(u)
+        return self.problem.call("lower", x, y, data.lower if isinstance(data, Draw) else data)
+
+    def both(self, u: list[Tensor], y: Tree) -> tuple[Tensor, Tensor]:
+        """(F, f), from one pass where the problem has ``joint``."""
+        if self.problem.joint is None:
+            return self.F(u, y), self.f(u, y)
+        x, data = self._inputs(u)
+        return self.problem.call("joint", x, y, data)
+
+    # -- values --
+
+    @torch.no_grad()
+    def upper(self, y: Tree) -> Tensor:
+        """F(x, y)."""
+        self.count.forward += 1
+        return self.F(self.u, y)
+
+    @torch.no_grad()
+    def lower(self, y: Tree) -> Tensor:
+        """f(x, y)."""
+        self.count.forward += 1
+        return self.f(self.u, y)
+
+    @torch.no_grad()
+    def values(self, y: Tree) -> tuple[Tensor, Tensor]:
+        """(F(x, y), f(x, y))."""
+        self.count.forward += 2
+        return self.both(self.u, y)
+
+    # -- first gradients --
+
+    @torch.enable_grad()
+    def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
+        """f and its gradient in y."""
+        self.count.lower += 1
+        y = tree.variable(y)
+        f = self.f(self.u, y)
+        return f.detach(), tree.grad(f, y)
+
+    @torch.enable_grad()
+    def weighted_grad(
+        self, y: Tree, weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor, Tree]:
+        """F, f and a F_y + b f_y in one backward pass, where (a, b) = weigh(F, f) are held constant."""
+        self.count.upper += 1
+        self.count.lower += 1
+        y = tree.variable(y)
+        F, f = self.both(self.u, y)
+        weights = weigh(F.detach(), f.detach())
+        return F.detach(), f.detach(), tree.grad([F, f], y, weights)
+
+    @torch.enable_grad()
+    def upper_grads(self, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
+        """F, its gradient in u and its gradient in y."""
+        self.count.upper += 1
+        u, y = tree.variable(self.u), tree.variable(y)
+        F = self.F(u, y)
+        in_u, in_y = tree.grad(F, (u, y))
+        return F.detach(), in_u, in_y
+
+    @torch.enable_grad()
+    def barrier_grad(self, y: Tree, z: Tree, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tree]:
+        """F, f and F_x(x, y) + w (f_x(x, y) - f_x(x, z)) with w = weigh(f) held constant, a tree like x."""
+        self.count.upper += 1
+        self.count.lower += 2
+        u, y, z = tree.variable(self.u), tree.detach(y), tree.detach(z)
+        F, f = self.both(u, y)
+        gradient = tree.grad(F + weigh(f.detach()) * (f - self.f(u, z)), u)
+        return F.detach(), f.detach(), self.pull(gradient)
+
+    def pull(self, gradient: list[Tensor]) -> Tree:
+        """The gradient in x, from a gradient in u."""
+        count = len(tree.leaves(self._x))
+        in_x = tree.unflatten(self._x, gradient[:count])
+        if self._attached is None:
+            return in_x
+        source, outputs = self._attached
+        pairs = [(c, g) for c, g in zip(outputs, gradient[count:], strict=True) if c.requires_grad]
+        if not pairs:
+            return in_x
+        through = tree.grad([c for c, _ in pairs], source, [g for _, g in pairs], retain_graph=True)
+        return tree.add(in_x, through)
+
+    # -- graphs of the lower gradient, for second derivatives --
+
+    @torch.enable_grad()
+    def lower_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
+        """The gradient of f in y, by default as part of the autograd graph over u and y."""
+        self.count.lower += 1
+        return tree.grad(self.f(u, y), y, create_graph=create_graph)
+
+    @torch.enable_grad()
+    def upper_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
+        """The gradient of F in y, by default as part of the autograd graph over u and y."""
+        self.count.upper += 1
+        return tree.grad(self.F(u, y), y, create_graph=create_graph)
+
+    def tangents(self) -> list[Tensor]:
+        """The derivative of u in each coordinate of x: m directions along a new leading dimension."""
+        flat = tree.flatten(self._x)
+        basis = torch.eye(flat.numel(), dtype=flat.dtype, device=flat.device)
+        in_x = torch.func.vmap(lambda v: tree.leaves(tree.unravel(v, self._x)))(basis)
+        if self.problem.context is None:
+            return list(in_x)
+
+        def context(x: list[Tensor]) -> list[Tensor]:
+            assert self.problem.context is not None
+            value = self.problem.context(tree.unflatten(self._x, x), self._batch)
+            return [t for t in tree.leaves(value) if _is_float(t)]
+
+        leaves = tree.leaves(self._x)
+        in_c = torch.func.vmap(lambda v: torch.func.jvp(context, (leaves,), (v,))[1])(list(in_x))
+        return [*in_x, *in_c]
+
+    def _inputs(self, u: list[Tensor]) -> tuple[Tree, Any]:
+        count = len(tree.leaves(self._x))
+        x = tree.unflatten(self._x, u[:count])
+        if self.problem.context is None:
+            return x, self._batch
+        variables = iter(u[count:])
+        data = [next(variables) if _is_float(t) else t for t in self._context]
+        return x, tree.unflatten(self._structure, data)
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+def accepts(objective: Callable[..., Any] | None, count: int) -> bool:
+    """Whether ``objective`` can be called with ``count`` positional arguments."""
+    if objective is None:
+        return False
+    try:
+        inspect.signature(objective).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True

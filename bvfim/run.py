@@ -1,0 +1,130 @@
+"""A run under way: all that a checkpoint holds."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bvfim import checkpoint, tree
+from bvfim.batches import Draws
+from bvfim.problem import Problem
+from bvfim.status import CheckpointError
+from bvfim.tree import Tree
+
+
+@dataclass
+class Run:
+    """A run under way: what callbacks see after each step, and what a checkpoint holds.
+
+    Attributes:
+        problem: the problem, with the evaluations so far.
+        method: what runs.
+        x: the upper variable after the last complete step.
+        state: the method's state, likewise.
+        k: how many steps were taken; steps: how many are asked for.
+        rows: the history so far, a dict a step.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> def below(run: bvfim.Run) -> bool:
+        ...     return run.row["upper"] < 0.9
+        >>> start = torch.zeros(1)
+        >>> solution = bvfim.solve(problem, start, start, bvfim.RHG(lr=0.1), callbacks=[below])
+        >>> solution.status, solution.steps
+        (<Status.STOPPED: 'stopped'>, 7)
+    """
+
+    problem: Problem
+    method: Any
+    x: Tree
+    state: Any
+    optimizer: torch.optim.Optimizer
+    scheduler: Any
+    draws: Draws
+    steps: int
+    k: int = 0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    seconds_before: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def row(self) -> dict[str, float]:
+        """The last row of the history."""
+        return self.rows[-1] if self.rows else {}
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took so far, earlier parts of a resumed run included."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The tensors that the optimiser moves in place."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint, atomically."""
+        checkpoint.write(
+            path,
+            {
+                "method": type(self.method).__name__,
+                "k": self.k,
+                "seconds": self.seconds,
+                "x": tree.leaves(self.x),
+                "state": tree.leaves(self.state),
+                "optimizer": self.optimizer.state_dict(),
+                "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+                "draws": self.draws.state_dict(),
+                "evaluations": self.problem.evaluations.as_dict(),
+                "rows": self.rows,
+                "random": checkpoint.random_state(),
+            },
+        )
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a checkpoint of the same problem and method."""
+        saved = checkpoint.read(path)
+        if saved["method"] != type(self.method).__name__:
+            raise CheckpointError(
+                f"{path}: the checkpoint belongs to another run: it is of {saved['method']}, "
+                f"not {type(self.method).__name__}"
+            )
+        checkpoint.check_like(saved["x"], tree.leaves(self.x), "x", path)
+        checkpoint.check_like(saved["state"], tree.leaves(self.state), "lower-level state", path)
+        device = tree.leaves(self.x)[0].device
+        self.x = tree.unflatten(self.x, [t.to(device) for t in saved["x"]])
+        self.state = tree.unflatten(self.state, [t.to(device) for t in saved["state"]])
+        self.reset_parameters()
+        self.optimizer.load_state_dict(saved["optimizer"])
+        if self.scheduler is not None and saved["scheduler"] is not None:
+            self.scheduler.load_state_dict(saved["scheduler"])
+        self.draws.load_state_dict(saved["draws"])
+        for name, number in saved["evaluations"].items():
+            setattr(self.problem.evaluations, name, number)
+        self.k, self.rows, self.seconds_before = saved["k"], saved["rows"], saved["seconds"]
+        checkpoint.restore_random_state(saved["random"])
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Put the optimiser's tensors back to x."""
+        for p, value in zip(self.parameters, tree.leaves(self.x), strict=True):
+            p.copy_(value)
+
+    @torch.no_grad()
+    def moved(self, gradient: Tree) -> Tree:
+        """x after one step of the optimiser along the gradient, projected onto X."""
+        for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
+            p.grad = g
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        x = tree.clone(self.problem.project_x(tree.unflatten(self.x, self.parameters)))
+        for p, value in zip(self.parameters, tree.leaves(x), strict=True):
+            p.copy_(value)
+        return x

@@ -1,0 +1,131 @@
+"""Numbers that vary over the steps: functions from the step k to a float.
+
+Wherever a method takes a number that may vary, it takes a float or a schedule. The schedules here are
+frozen dataclasses, so that they print, compare and pickle; any function of ``k`` does as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bvfim.status import MethodError
+
+Schedule: TypeAlias = Callable[[int], float]
+FloatOrSchedule: TypeAlias = float | Schedule
+
+
+@dataclass(frozen=True)
+class constant:
+    """k -> value.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.schedules.constant(0.5)(10)
+        0.5
+    """
+
+    value: float
+
+    def __call__(self, k: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class geometric:
+    """k -> start * rate**k: it shrinks for a rate below one. The paper's 1/1.01^k has rate 1/1.01.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.schedules.geometric(1.0, 0.5)(3)
+        0.125
+    """
+
+    start: float
+    rate: float
+
+    def __call__(self, k: int) -> float:
+        return self.start * self.rate**k
+
+
+@dataclass(frozen=True)
+class harmonic:
+    """k -> start / (k + 1): the paper's 1/k of its few-shot runs, with k counted from zero.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.schedules.harmonic(1.0)(3)
+        0.25
+    """
+
+    start: float
+
+    def __call__(self, k: int) -> float:
+        return self.start / (k + 1)
+
+
+@dataclass(frozen=True)
+class join:
+    """One schedule after another: ``schedules[i]`` holds from ``boundaries[i-1]`` on, with k counted from there.
+
+    Example:
+        >>> import bvfim
+        >>> warmup = bvfim.schedules.join([bvfim.schedules.constant(1.0), bvfim.schedules.geometric(1.0, 0.1)], [5])
+        >>> [warmup(k) for k in (4, 5, 6)]
+        [1.0, 1.0, 0.1]
+    """
+
+    schedules: Sequence[Schedule]
+    boundaries: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if len(self.boundaries) != len(self.schedules) - 1:
+            raise MethodError(
+                f"join: {len(self.schedules)} schedules need {len(self.schedules) - 1} boundaries, "
+                f"not {len(self.boundaries)}"
+            )
+        if any(b <= a for a, b in zip([0, *self.boundaries], self.boundaries, strict=False)):
+            raise MethodError("join: the boundaries must be positive and rise")
+
+    def __call__(self, k: int) -> float:
+        begin, schedule = 0, self.schedules[0]
+        for boundary, following in zip(self.boundaries, self.schedules[1:], strict=True):
+            if k >= boundary:
+                begin, schedule = boundary, following
+        return schedule(k - begin)
+
+
+def value(number: FloatOrSchedule, k: int, name: str) -> float:
+    """The value of a float or schedule at step ``k``; a schedule must stay positive and finite."""
+    if not callable(number):
+        return float(number)
+    result = float(number(k))
+    if not (math.isfinite(result) and result > 0):
+        raise MethodError(f"the schedule of {name} returned {result} at step {k}: it must stay positive and finite")
+    return result
+
+
+def require(owner: object, name: str, *, at_least: float | None = None, above: float | None = None) -> None:
+    """Refuse a number out of range in the field ``name`` of ``owner``; schedules are checked as they run."""
+    number = getattr(owner, name)
+    if callable(number):
+        return
+    bound = f"at least {at_least:g}" if at_least is not None else f"above {above:g}"
+    good = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    if good and at_least is not None:
+        good = number >= at_least
+    if good and above is not None:
+        good = number > above
+    if not good:
+        raise MethodError(f"{type(owner).__name__}: {name} must be a finite number {bound}, not {number!r}")
+
+
+def require_count(owner: object, name: str, at_least: int = 1) -> None:
+    """Refuse anything but a whole number of at least ``at_least`` in the field ``name`` of ``owner``."""
+    number = getattr(owner, name)
+    if not isinstance(number, int) or isinstance(number, bool) or number < at_least:
+        raise MethodError(
+            f"{type(owner).__name__}: {name} must be a whole number of at least {at_least}, not {number!r}"
+        )

@@ -1,0 +1,201 @@
+r"""Closed convex sets that x or y is kept in.
+
+A set holds for one tensor. Given alone it holds for every leaf of a tree; given as a tree of sets (with
+``None`` for no constraint) each leaf has its own. A set knows its projection, and for implicit
+differentiation the tangent of that projection: at a stationary y of f over the set, the response of y
+to a change of x solves :math:`\Pi (H + c I) \Pi\, \dot y = -\Pi\, \partial^2_{yx} f\, \dot x`, with
+:math:`\Pi` the projection onto the directions that stay on the active face and c the face's curvature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.status import ProblemError
+from bvfim.tree import Tree
+
+
+class Tangent(NamedTuple):
+    """Free directions at a point of a set: their orthogonal projection, and the face's curvature."""
+
+    project: Callable[[Tensor], Tensor]
+    curvature: Tensor | float
+
+
+@runtime_checkable
+class Set(Protocol):
+    """What a set must offer. Any class with these two methods will do."""
+
+    def project(self, point: Tensor) -> Tensor:
+        """The nearest point of the set, differentiable almost everywhere."""
+        ...
+
+    def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
+        """The free directions at ``point`` of the set, where the objective has the given gradient."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """{ v : lower <= v <= upper }, entry by entry.
+
+    Args:
+        lower: a number, a tensor that broadcasts to the leaf, or -inf.
+        upper: likewise, or +inf.
+
+    Example:
+        >>> import torch, bvfim
+        >>> bvfim.Box(0, 1).project(torch.tensor([-2.0, 0.5, 3.0]))
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    lower: float | Tensor = -torch.inf
+    upper: float | Tensor = torch.inf
+
+    def __post_init__(self) -> None:
+        low, high = torch.as_tensor(self.lower), torch.as_tensor(self.upper)
+        if not bool((low <= high).all()):
+            raise ProblemError(f"Box: every lower bound must be at most its upper bound, not {low} and {high}")
+
+    def project(self, point: Tensor) -> Tensor:
+        """Each entry clamped between its bounds."""
+        # clamp_min and clamp_max pass the whole derivative on at a tie, where torch.maximum would halve it.
+        low, high = self._bounds(point)
+        return point.clamp_min(low).clamp_max(high)
+
+    def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
+        """Free are the entries that no bound stops from following the negative gradient."""
+        low, high = self._bounds(point)
+        stopped = ((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0))
+        free = (~stopped).to(point.dtype)
+        return Tangent(lambda v: free * v, 0.0)
+
+    def _bounds(self, point: Tensor) -> tuple[Any, Any]:
+        low, high = (b.to(point) if isinstance(b, Tensor) else b for b in (self.lower, self.upper))
+        return low, high
+
+
+@dataclass(frozen=True)
+class Ball:
+    """{ v : |v - centre| <= radius }, in the Euclidean norm of the whole leaf.
+
+    Args:
+        radius: a positive number.
+        centre: a number or a tensor that broadcasts to the leaf.
+
+    Example:
+        >>> import torch, bvfim
+        >>> bvfim.Ball(1.0).project(torch.tensor([3.0, 4.0]))
+        tensor([0.6000, 0.8000])
+    """
+
+    radius: float
+    centre: float | Tensor = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.radius > 0:
+            raise ProblemError(f"Ball: the radius must be positive, not {self.radius!r}")
+
+    def project(self, point: Tensor) -> Tensor:
+        """The point itself, or the nearest point of the sphere."""
+        offset = point - self.centre
+        length = offset.square().sum().clamp_min(self.radius**2).sqrt()
+        return self.centre + offset * (self.radius / length)
+
+    def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
+        """Inside: everything. On the sphere: across the normal, with curvature |gradient| / radius."""
+        normal = (point - self.centre) / self.radius
+        rim = normal.square().sum() >= 1 - 10 * torch.finfo(point.dtype).eps ** 0.5
+        active = (rim & ((normal * gradient).sum() < 0)).to(point.dtype)
+        unit = normal / normal.square().sum().clamp_min(torch.finfo(point.dtype).tiny).sqrt()
+        curvature = active * (gradient * unit).sum().abs() / self.radius
+        return Tangent(lambda v: v - active * unit * (unit * v).sum(), curvature)
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """{ v : v >= 0, sum v = total } along the last dimension: each row is a distribution.
+
+    Args:
+        total: the positive sum of each row.
+
+    Example:
+        >>> import torch, bvfim
+        >>> bvfim.Simplex().project(torch.tensor([0.5, 2.0, -1.0]))
+        tensor([0., 1., 0.])
+    """
+
+    total: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.total > 0:
+            raise ProblemError(f"Simplex: the total must be positive, not {self.total!r}")
+
+    def project(self, point: Tensor) -> Tensor:
+        """Shift every row by its own threshold and cut at zero (Held, Wolfe and Crowder, 1974)."""
+        ordered = point.sort(dim=-1, descending=True).values
+        excess = ordered.cumsum(-1) - self.total
+        count = torch.arange(1, point.shape[-1] + 1, device=point.device, dtype=point.dtype)
+        kept = (ordered * count > excess).sum(-1, keepdim=True)
+        threshold = excess.gather(-1, kept - 1) / kept
+        return (point - threshold).clamp_min(0.0)
+
+    def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
+        """Free are the shifts of mass among the entries that zero does not hold."""
+        positive = point > 0
+        count = positive.sum(-1, keepdim=True)
+        level = (gradient * positive).sum(-1, keepdim=True) / count
+        free = (positive | (gradient < level)).to(point.dtype)
+        mass = free.sum(-1, keepdim=True)
+        return Tangent(lambda v: free * (v - (free * v).sum(-1, keepdim=True) / mass), 0.0)
+
+
+SetTree = Any
+"""``None``, one :class:`Set` for every leaf, or a tree of sets and ``None`` like the variable."""
+
+
+def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
+    """One set (or ``None``) for each leaf of ``variable``."""
+    count = len(tree.leaves(variable))
+    if sets is None or isinstance(sets, Set):
+        return [sets] * count
+    own = tree.optree.tree_leaves(sets, none_is_leaf=True, is_leaf=lambda s: isinstance(s, Set))
+    if len(own) != count or not all(s is None or isinstance(s, Set) for s in own):
+        raise ProblemError(
+            f"the set must be None, one set for all, or a tree with a set (or None) for each of the {count} leaves"
+        )
+    return own
+
+
+def project(sets: SetTree, variable: Tree) -> Tree:
+    """The projection of ``variable`` onto its set, leaf by leaf.
+
+    Example:
+        >>> import torch, bvfim
+        >>> bvfim.sets.project({"a": bvfim.Box(0, 1), "b": None}, {"a": torch.tensor(2.0), "b": torch.tensor(2.0)})
+        {'a': tensor(1.), 'b': tensor(2.)}
+    """
+    if sets is None:
+        return variable
+    moved = [t if s is None else s.project(t) for s, t in zip(per_leaf(sets, variable), tree.leaves(variable))]
+    return tree.unflatten(variable, moved)
+
+
+def tangent(sets: SetTree, variable: Tree, gradient: Tree) -> tuple[Callable[[Tree], Tree], Callable[[Tree], Tree]]:
+    """The maps v -> Pi v and v -> c v of the module's docstring, over whole trees."""
+    triples = zip(per_leaf(sets, variable), tree.leaves(variable), tree.leaves(gradient))
+    own = [Tangent(lambda v: v, 0.0) if s is None else s.tangent(t, g) for s, t, g in triples]
+
+    def free(v: Tree) -> Tree:
+        return tree.unflatten(v, [o.project(t) for o, t in zip(own, tree.leaves(v))])
+
+    def curve(v: Tree) -> Tree:
+        return tree.unflatten(v, [o.curvature * t for o, t in zip(own, tree.leaves(v))])
+
+    return free, curve

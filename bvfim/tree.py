@@ -1,0 +1,157 @@
+"""Arithmetic on trees of tensors, and first gradients with respect to them.
+
+A *tree* is a tensor, or any nesting of dicts, lists and (named) tuples whose leaves are tensors.
+Every function is pure: no argument is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import optree
+import torch
+from torch import Tensor
+
+Tree: TypeAlias = Any
+"""A tensor, or a nesting of dicts, lists and tuples of tensors."""
+
+
+def leaves(tree: Tree) -> list[Any]:
+    """The leaves of ``tree`` in a fixed order."""
+    return optree.tree_leaves(tree)
+
+
+def map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
+    """``fn`` leaf by leaf, over one or several trees of the same structure."""
+    return optree.tree_map(fn, tree, *rest)
+
+
+def unflatten(like: Tree, new_leaves: Sequence[Any]) -> Tree:
+    """The tree with the structure of ``like`` and the leaves ``new_leaves``."""
+    return optree.tree_unflatten(optree.tree_structure(like), new_leaves)
+
+
+def same_structure(a: Tree, b: Tree) -> bool:
+    """Whether ``a`` and ``b`` nest in the same way."""
+    return optree.tree_structure(a) == optree.tree_structure(b)
+
+
+def detach(tree: Tree) -> Tree:
+    """The same values, cut off from any autograd graph."""
+    return map(Tensor.detach, tree)
+
+
+def clone(tree: Tree) -> Tree:
+    """A detached copy with memory of its own."""
+    return map(lambda t: t.detach().clone(), tree)
+
+
+def variable(tree: Tree) -> Tree:
+    """The same values as fresh autograd leaves, to differentiate with respect to."""
+    return map(lambda t: t.detach().requires_grad_(), tree)
+
+
+def add(a: Tree, b: Tree) -> Tree:
+    """a + b."""
+    return map(torch.add, a, b)
+
+
+def sub(a: Tree, b: Tree) -> Tree:
+    """a - b."""
+    return map(torch.sub, a, b)
+
+
+def scale(c: float | Tensor, a: Tree) -> Tree:
+    """c a, for a scalar c."""
+    return map(lambda t: c * t, a)
+
+
+def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
+    """c a + b, for a scalar c."""
+    if isinstance(c, Tensor):
+        return map(lambda s, t: t + c * s, a, b)
+    return map(lambda s, t: torch.add(t, s, alpha=c), a, b)
+
+
+def where(condition: Tensor, a: Tree, b: Tree) -> Tree:
+    """a if the scalar boolean tensor ``condition`` else b, without asking the host."""
+    return map(lambda s, t: torch.where(condition, s, t), a, b)
+
+
+def zeros_like(a: Tree) -> Tree:
+    """0, in the shape of a."""
+    return map(torch.zeros_like, a)
+
+
+def dot(a: Tree, b: Tree) -> Tensor:
+    """<a, b>, a scalar tensor."""
+    products = [torch.sum(s * t) for s, t in zip(leaves(a), leaves(b), strict=True)]
+    return products[0] if len(products) == 1 else torch.stack(products).sum()
+
+
+def norm(a: Tree) -> Tensor:
+    """|a|, the Euclidean norm over all leaves, a scalar tensor."""
+    return dot(a, a).sqrt()
+
+
+def size(a: Tree) -> int:
+    """The number of scalars in a."""
+    return sum(t.numel() for t in leaves(a))
+
+
+def flatten(a: Tree) -> Tensor:
+    """All scalars of a in one vector."""
+    return torch.cat([t.reshape(-1) for t in leaves(a)])
+
+
+def unravel(vector: Tensor, like: Tree) -> Tree:
+    """The inverse of :func:`flatten`: the scalars of ``vector`` in the shape of ``like``."""
+    parts = torch.split(vector, [t.numel() for t in leaves(like)])
+    return unflatten(like, [p.reshape(t.shape) for p, t in zip(parts, leaves(like), strict=True)])
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tree,
+    weights: Sequence[Tensor] | None = None,
+    *,
+    create_graph: bool = False,
+    retain_graph: bool | None = None,
+) -> Tree:
+    """The gradient of sum_i weights_i outputs_i with respect to ``inputs``, a tree like it.
+
+    An input that the outputs do not depend on has the derivative zero.
+    """
+    outputs = [outputs] if isinstance(outputs, Tensor) else outputs
+    weights = [torch.ones_like(o) for o in outputs] if weights is None else weights
+    attached = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
+    if not attached:
+        return zeros_like(inputs)
+    found = torch.autograd.grad(
+        [o for o, _ in attached],
+        leaves(inputs),
+        grad_outputs=[w for _, w in attached],
+        create_graph=create_graph,
+        retain_graph=retain_graph,
+        materialize_grads=True,
+    )
+    return unflatten(inputs, found)
+
+
+def parameters(module: torch.nn.Module) -> dict[str, Tensor]:
+    """The parameters of a module as a dict by name: a tree to use as ``x`` or ``y``.
+
+    The tensors are detached copies, so solving leaves the module as it is. Call the module with them
+    through ``torch.func.functional_call(module, parameters, inputs)``; buffers stay the module's own.
+
+    Example:
+        >>> import torch, bvfim
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> y = bvfim.parameters(layer)
+        >>> sorted(y)
+        ['bias', 'weight']
+        >>> torch.func.functional_call(layer, y, (torch.ones(3, 2),)).shape
+        torch.Size([3, 1])
+    """
+    return {name: p.detach().clone() for name, p in module.named_parameters()}

@@ -1,0 +1,89 @@
+"""What is refused before any work is done, each in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bvfim import sets, tree
+from bvfim.problem import At, Problem, accepts
+from bvfim.status import ProblemError
+from bvfim.tree import Tree
+
+
+def validate(problem: Problem, x: Tree, y: Tree, batch: Any = None) -> None:
+    """Refuse what is not a bilevel problem at (x, y). Values that are not finite are left to the caller."""
+    if torch.is_inference_mode_enabled():
+        raise ProblemError("bilevel methods need gradients, which torch.inference_mode() rules out")
+    _check_tensors(x, y)
+    sets.per_leaf(problem.x_set, x)
+    sets.per_leaf(problem.y_set, y)
+    if batch is None and problem.context is None:
+        for name in ("upper", "lower"):
+            if not accepts(getattr(problem, name), 2):
+                raise ProblemError(f"{name} takes (x, y, data), but there is no data: give batches= or a context")
+    at = problem.at(x, batch)
+    _check_objective(at, "upper", y)
+    _check_objective(at, "lower", y)
+    if problem.joint is not None:
+        _check_joint(at, y)
+
+
+def _check_tensors(x: Tree, y: Tree) -> None:
+    first: Tensor | None = None
+    for name, variable in (("x", x), ("y", y)):
+        found = tree.leaves(variable)
+        if not found:
+            raise ProblemError(f"{name} holds no tensor")
+        for leaf in found:
+            if not isinstance(leaf, Tensor):
+                raise ProblemError(f"{name} must be a tree of tensors, but holds a {type(leaf).__name__}")
+            if not leaf.is_floating_point():
+                raise ProblemError(f"{name} must hold floating-point tensors, not {leaf.dtype}: convert it first")
+            if leaf.numel() == 0:
+                raise ProblemError(f"{name} holds an empty tensor")
+            first = leaf if first is None else first
+            if leaf.dtype != first.dtype:
+                raise ProblemError(f"x and y must share one dtype, but hold {first.dtype} and {leaf.dtype}")
+            if leaf.device != first.device:
+                raise ProblemError(f"x and y must be on one device, but are on {first.device} and {leaf.device}")
+
+
+def _check_objective(at: At, name: str, y: Tree) -> None:
+    with torch.enable_grad():
+        u, v = tree.variable(at.u), tree.variable(y)
+        evaluate = at.F if name == "upper" else at.f
+        value = evaluate(u, v)
+        if not isinstance(value, Tensor):
+            raise ProblemError(f"{name} must return a scalar tensor, not a {type(value).__name__}")
+        if value.dim() != 0:
+            raise ProblemError(
+                f"{name} must return a scalar, but its result has shape {tuple(value.shape)}: sum or average it"
+            )
+        if not value.requires_grad:
+            raise ProblemError(
+                f"{name} is not differentiable: its result carries no gradient (was it detached, "
+                "rounded, computed under no_grad, or constant?)"
+            )
+        if name == "lower":
+            found = torch.autograd.grad(value, tree.leaves(v), allow_unused=True)
+            if all(g is None for g in found):
+                raise ProblemError("lower does not depend on y, so every y is a lower-level solution")
+        again = evaluate(u, v).detach()
+    tolerance = 1e3 * torch.finfo(value.dtype).eps
+    if not torch.allclose(value.detach(), again, rtol=tolerance, atol=tolerance, equal_nan=True):
+        raise ProblemError(
+            f"{name} gives different values at the same point ({value.item():g} and {again.item():g}): put modules "
+            "with dropout into eval() and draw random batches through batches="
+        )
+
+
+def _check_joint(at: At, y: Tree) -> None:
+    with torch.no_grad():
+        together, apart = at.both(at.u, y), (at.F(at.u, y), at.f(at.u, y))
+    tolerance = torch.finfo(apart[0].dtype).eps ** 0.5
+    for name, a, b in zip(("upper", "lower"), together, apart, strict=True):
+        if not torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
+            raise ProblemError(f"joint disagrees with {name} at the start: {a.item():g} against {b.item():g}")
