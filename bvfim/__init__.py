@@ -1,7 +1,9 @@
 """Bilevel optimisation without Hessians: BVFIM and every method it is compared to."""
 
-from bvfim import callbacks, checkpoint, dynamics, methods, schedules, sets
+from bvfim import callbacks, checkpoint, dynamics, methods, schedules, sets, testproblems
 from bvfim.batches import Batches
+from bvfim.check import HypergradientCheck, Verdict, check_hypergradient
+from bvfim.compare import compare
 from bvfim.hypergradient import hypergradient
 from bvfim.methods import BDA, BVFIM, CG, FHG, RHG, TRHG, Estimator, LowerValue, Neumann
 from bvfim.problem import Draw, Problem
@@ -19,5 +21,47 @@ from bvfim.status import (
     Status,
 )
 from bvfim.tree import parameters
+from bvfim.version import __version__
 
-__version__ = "0.1.0"
+__all__ = [
+    "BDA",
+    "BVFIM",
+    "CG",
+    "FHG",
+    "RHG",
+    "TRHG",
+    "Ball",
+    "Batches",
+    "Box",
+    "BreakdownError",
+    "BvfimError",
+    "BvfimWarning",
+    "CheckpointError",
+    "DataError",
+    "Draw",
+    "Estimator",
+    "HypergradientCheck",
+    "LowerValue",
+    "MethodError",
+    "Neumann",
+    "Problem",
+    "ProblemError",
+    "Run",
+    "Simplex",
+    "Solution",
+    "Status",
+    "Verdict",
+    "__version__",
+    "callbacks",
+    "check_hypergradient",
+    "checkpoint",
+    "compare",
+    "dynamics",
+    "hypergradient",
+    "methods",
+    "parameters",
+    "schedules",
+    "sets",
+    "solve",
+    "testproblems",
+]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from bvfim.run import Run
@@ -25,7 +26,8 @@ class ProgressBar:
         >>> import torch, bvfim
         >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
         >>> start = torch.zeros(1)
-        >>> solution = bvfim.solve(problem, start, start, bvfim.RHG(), steps=3, callbacks=[bvfim.callbacks.ProgressBar()])
+        >>> bar = bvfim.callbacks.ProgressBar()
+        >>> solution = bvfim.solve(problem, start, start, bvfim.RHG(), steps=3, callbacks=[bar])
     """
 
     title: str = "solve"
@@ -35,8 +37,6 @@ class ProgressBar:
     def __call__(self, run: Run) -> None:
         """Advance the bar."""
         if self._bar is None:
-            from rich.console import Console
-
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True))
             self._task = self._bar.add_task(self.title, total=run.steps)
@@ -87,8 +87,9 @@ class Checkpoint:
             self._last = time.monotonic()
 
     def finish(self, run: Run) -> None:
-        """Save the end."""
-        run.save(self.path)
+        """Save the end; a run that broke off inside a step keeps its last checkpoint."""
+        if run.complete:
+            run.save(self.path)
 
 
 @dataclass

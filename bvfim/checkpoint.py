@@ -44,9 +44,9 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
+            Path(temporary).replace(target)
         except BaseException:
-            os.unlink(temporary)
+            Path(temporary).unlink()
             raise
     except OSError as error:
         raise CheckpointError(f"{target}: the checkpoint could not be written ({error.strerror or error})") from error

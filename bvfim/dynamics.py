@@ -74,7 +74,7 @@ class Momentum:
         require(self, "beta", at_least=0)
 
     def init(self, y: Tree) -> Tree:
-        """v = 0."""
+        """V = 0."""
         return tree.zeros_like(y)
 
     def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:

@@ -108,6 +108,29 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
     return LinearResult(tree.scale(eta, q), (length / first).nan_to_num(0.0), growth, taken, breakdown.to(first.dtype))
 
 
+def dense(matvec: Callable[[Tree], Tree], b: Tree) -> LinearResult:
+    """The least-norm solution by the whole matrix, one product a column: the reference for small systems.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.linear import dense
+        >>> A = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
+        >>> dense(lambda v: A @ v, torch.tensor([1.0, 0.0], dtype=torch.float64)).solution
+        tensor([ 0.4000, -0.2000], dtype=torch.float64)
+    """
+    vector = tree.flatten(b)
+    basis = torch.eye(vector.numel(), dtype=vector.dtype, device=vector.device)
+    matrix = torch.stack([tree.flatten(matvec(tree.unravel(e, b))) for e in basis])
+    matrix = (matrix + matrix.T) / 2
+    solution = torch.linalg.pinv(matrix, hermitian=True) @ vector
+    residual = torch.linalg.vector_norm(vector - matrix @ solution) / torch.linalg.vector_norm(vector)
+    lowest = torch.linalg.eigvalsh(matrix)[0]
+    steps = torch.full_like(lowest, vector.numel())
+    return LinearResult(
+        tree.unravel(solution, b), residual.nan_to_num(0.0), lowest, steps, (lowest < 0).to(lowest.dtype)
+    )
+
+
 def report(result: LinearResult) -> dict[str, Tensor]:
     """What a method puts into its history of a linear solve."""
     return {

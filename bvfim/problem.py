@@ -192,7 +192,7 @@ class At:
 
     @torch.enable_grad()
     def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
-        """f and its gradient in y."""
+        """F and its gradient in y."""
         self.count.lower += 1
         y = tree.variable(y)
         f = self.f(self.u, y)

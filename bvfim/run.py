@@ -28,6 +28,7 @@ class Run:
         state: the method's state, likewise.
         k: how many steps were taken; steps: how many are asked for.
         rows: the history so far, a dict a step.
+        complete: whether the last step was taken to its end, so that the run can be saved.
 
     Example:
         >>> import torch, bvfim
@@ -52,6 +53,7 @@ class Run:
     rows: list[dict[str, float]] = field(default_factory=list)
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
+    complete: bool = True
 
     @property
     def row(self) -> dict[str, float]:
@@ -118,13 +120,20 @@ class Run:
 
     @torch.no_grad()
     def moved(self, gradient: Tree) -> Tree:
-        """x after one step of the optimiser along the gradient, projected onto X."""
+        """X after one step of the optimiser along the gradient, projected onto X."""
         for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
             p.grad = g
         self.optimizer.step()
-        if self.scheduler is not None:
-            self.scheduler.step()
         x = tree.clone(self.problem.project_x(tree.unflatten(self.x, self.parameters)))
         for p, value in zip(self.parameters, tree.leaves(x), strict=True):
             p.copy_(value)
         return x
+
+    def complete_step(self, x: Tree, state: Any) -> None:
+        """Take over what a step found, and move the learning rate on."""
+        self.x, self.state, self.k = x, state, self.k + 1
+        if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self.scheduler.step(self.row["upper"])
+        elif self.scheduler is not None:
+            self.scheduler.step()
+        self.complete = True

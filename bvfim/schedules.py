@@ -30,6 +30,7 @@ class constant:
     value: float
 
     def __call__(self, k: int) -> float:
+        """The value at step k."""
         return self.value
 
 
@@ -47,6 +48,7 @@ class geometric:
     rate: float
 
     def __call__(self, k: int) -> float:
+        """The value at step k."""
         return self.start * self.rate**k
 
 
@@ -63,6 +65,7 @@ class harmonic:
     start: float
 
     def __call__(self, k: int) -> float:
+        """The value at step k."""
         return self.start / (k + 1)
 
 
@@ -90,6 +93,7 @@ class join:
             raise MethodError("join: the boundaries must be positive and rise")
 
     def __call__(self, k: int) -> float:
+        """The value at step k."""
         begin, schedule = 0, self.schedules[0]
         for boundary, following in zip(self.boundaries, self.schedules[1:], strict=True):
             if k >= boundary:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import optree
 import torch
 from torch import Tensor
 
@@ -165,7 +166,7 @@ def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
     count = len(tree.leaves(variable))
     if sets is None or isinstance(sets, Set):
         return [sets] * count
-    own = tree.optree.tree_leaves(sets, none_is_leaf=True, is_leaf=lambda s: isinstance(s, Set))
+    own = optree.tree_leaves(sets, none_is_leaf=True, is_leaf=lambda s: isinstance(s, Set))
     if len(own) != count or not all(s is None or isinstance(s, Set) for s in own):
         raise ProblemError(
             f"the set must be None, one set for all, or a tree with a set (or None) for each of the {count} leaves"
@@ -183,19 +184,21 @@ def project(sets: SetTree, variable: Tree) -> Tree:
     """
     if sets is None:
         return variable
-    moved = [t if s is None else s.project(t) for s, t in zip(per_leaf(sets, variable), tree.leaves(variable))]
+    moved = [
+        t if s is None else s.project(t) for s, t in zip(per_leaf(sets, variable), tree.leaves(variable), strict=True)
+    ]
     return tree.unflatten(variable, moved)
 
 
 def tangent(sets: SetTree, variable: Tree, gradient: Tree) -> tuple[Callable[[Tree], Tree], Callable[[Tree], Tree]]:
     """The maps v -> Pi v and v -> c v of the module's docstring, over whole trees."""
-    triples = zip(per_leaf(sets, variable), tree.leaves(variable), tree.leaves(gradient))
+    triples = zip(per_leaf(sets, variable), tree.leaves(variable), tree.leaves(gradient), strict=True)
     own = [Tangent(lambda v: v, 0.0) if s is None else s.tangent(t, g) for s, t, g in triples]
 
     def free(v: Tree) -> Tree:
-        return tree.unflatten(v, [o.project(t) for o, t in zip(own, tree.leaves(v))])
+        return tree.unflatten(v, [o.project(t) for o, t in zip(own, tree.leaves(v), strict=True)])
 
     def curve(v: Tree) -> Tree:
-        return tree.unflatten(v, [o.curvature * t for o, t in zip(own, tree.leaves(v))])
+        return tree.unflatten(v, [o.curvature * t for o, t in zip(own, tree.leaves(v), strict=True)])
 
     return free, curve

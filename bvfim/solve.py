@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import time
+import signal
+import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ from bvfim.batches import Draws
 from bvfim.methods import BVFIM
 from bvfim.problem import Problem
 from bvfim.run import Run
-from bvfim.status import BvfimWarning, MethodError, ProblemError, Status
+from bvfim.status import BvfimWarning, MethodError, Status
 from bvfim.tree import Tree
 from bvfim.validate import validate
 
@@ -38,8 +40,8 @@ class Solution:
         upper, lower: F and f at (x, y), on the last batch where there are batches.
         status: how the run ended, with advice.
         history: one row per step; the columns of every method are ``step``, ``upper``, ``lower``, ``value``,
-            ``grad_norm``, ``seconds`` and the evaluations so far (``upper_gradients``, ``lower_gradients``, ``forward``,
-            ``hvp``, ``jvp``); methods add their own.
+            ``grad_norm``, ``seconds`` and the evaluations so far (``upper_gradients``, ``lower_gradients``,
+            ``forward``, ``hvp``, ``jvp``); methods add their own.
         evaluations: gradients of F (``upper``) and f (``lower``), values (``forward``), second-order products.
         steps: how often x was updated.
         seconds: how long it took.
@@ -93,7 +95,8 @@ def solve(
     r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the start (x, y).
 
     Each step takes an estimate g of the hypergradient, moves x with a torch optimiser and projects it:
-    :math:`x \leftarrow P_X(\mathrm{optimizer}(x, g))`. The inputs are never changed in place, and dtype and device are theirs.
+    :math:`x \leftarrow P_X(\mathrm{optimizer}(x, g))`. The inputs are never changed in place, and dtype and device
+    are theirs.
 
     Args:
         problem: the objectives and sets.
@@ -110,8 +113,8 @@ def solve(
         resume: a checkpoint to go on from, bit for bit; ``steps`` counts from the start of the first part.
 
     Returns:
-        A :class:`bvfim.Solution`. Ctrl-C ends the run with what it has. A value that is not finite ends it with the last
-        good iterate.
+        A :class:`bvfim.Solution`. Ctrl-C ends the run with what it has. A value that is not finite ends it with the
+        last good iterate.
 
     Example:
         >>> import torch, bvfim
@@ -128,7 +131,7 @@ def solve(
     if not isinstance(steps, int) or steps < 0:
         raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")
     draws, problem = Draws(batches), problem.counted_anew()
-    first_state, first = draws.state_dict(), draws.draw()
+    first = draws.draw()
     validate(problem, x, y, first)
     x = _projected(problem.project_x, tree.clone(x), "x")
     y = _projected(problem.project_y, tree.clone(y), "y")
@@ -142,17 +145,20 @@ def solve(
     data = first
     status = Status.MAX_STEPS
     try:
-        while run.k < steps:
-            data = pending.pop() if pending else draws.draw()
-            ended = _advance(run, data, tol)
-            stops = [callback(run) for callback in callbacks] if ended is None or ended.ok else []
-            if ended is None and any(stop is True for stop in stops):
-                ended = Status.STOPPED
-            if ended is None and time_limit is not None and run.seconds >= time_limit:
-                ended = Status.TIME_LIMIT
-            if ended is not None:
-                status = ended
-                break
+        with _interrupts() as interrupted:
+            while run.k < steps:
+                data = pending.pop() if pending else draws.draw()
+                ended = _advance(run, data, tol)
+                stops = [callback(run) for callback in callbacks] if run.complete else []
+                if ended is None and any(stop is True for stop in stops):
+                    ended = Status.STOPPED
+                if ended is None and time_limit is not None and run.seconds >= time_limit:
+                    ended = Status.TIME_LIMIT
+                if ended is None and interrupted:
+                    ended = Status.INTERRUPTED
+                if ended is not None:
+                    status = ended
+                    break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     for callback in callbacks:
@@ -162,6 +168,7 @@ def solve(
 
 def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     """One step of the method and of x; the status that ends the run, if one does."""
+    run.complete = False
     gradient, state, info = run.method.estimate(run.problem, run.x, run.state, run.k, data)
     _check_like(gradient, run.x, run.method)
     x = run.moved(gradient)
@@ -174,19 +181,42 @@ def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     count = run.problem.evaluations
     row = {"step": run.k, **row, "seconds": run.seconds, "upper_gradients": count.upper, "lower_gradients": count.lower}
     run.rows.append({**row, "forward": count.forward, "hvp": count.hvp, "jvp": count.jvp})
-    if not row.get("slack", 1.0) > 0:
+    if row.get("slack", 1.0) <= 0:
         return Status.SLACK_LOST
     if not finite:
         return Status.NON_FINITE
-    run.x, run.state, run.k = x, state, run.k + 1
+    run.complete_step(x, state)
     return Status.CONVERGED if tol is not None and row["stationarity"] <= tol else None
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Ctrl-C lets the step end, so that what is returned and saved is whole; a second one interrupts at once."""
+    seen: list[int] = []
+
+    def note(signum: int, frame: object) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _floats(info: dict[str, Any]) -> dict[str, float]:
     """Scalars as floats, with one wait for the device."""
     tensors = {name: value for name, value in info.items() if isinstance(value, Tensor)}
     found = torch.stack([t.detach().double().reshape(()) for t in tensors.values()]).tolist()
-    return {**{name: float(v) for name, v in info.items() if name not in tensors}, **dict(zip(tensors, found, strict=True))}
+    return {
+        **{name: float(v) for name, v in info.items() if name not in tensors},
+        **dict(zip(tensors, found, strict=True)),
+    }
 
 
 def _method(method: Any) -> Any:
@@ -200,16 +230,25 @@ def _method(method: Any) -> Any:
 def _projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
     inside = project(start)
     eps = 10 * torch.finfo(tree.leaves(start)[0].dtype).eps
-    if any(not torch.allclose(a, b, rtol=eps, atol=eps, equal_nan=True) for a, b in zip(tree.leaves(inside), tree.leaves(start))):
-        warnings.warn(f"{name} was outside {name}_set at the start and was projected onto it", BvfimWarning, stacklevel=3)
+    if any(
+        not torch.allclose(a, b, rtol=eps, atol=eps, equal_nan=True)
+        for a, b in zip(tree.leaves(inside), tree.leaves(start), strict=True)
+    ):
+        warnings.warn(
+            f"{name} was outside {name}_set at the start and was projected onto it", BvfimWarning, stacklevel=3
+        )
     return tree.clone(inside)
 
 
-def _optimizer(optimizer: OptimizerFactory | None, scheduler: SchedulerFactory | None, x: Tree) -> tuple[torch.optim.Optimizer, Any]:
+def _optimizer(
+    optimizer: OptimizerFactory | None, scheduler: SchedulerFactory | None, x: Tree
+) -> tuple[torch.optim.Optimizer, Any]:
     parameters = [t.clone().requires_grad_() for t in tree.leaves(x)]
     made = torch.optim.Adam(parameters, lr=0.01) if optimizer is None else optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
-        raise MethodError(f"optimizer must be a function from tensors to a torch optimiser, but gave a {type(made).__name__}")
+        raise MethodError(
+            f"optimizer must be a function from tensors to a torch optimiser, but gave a {type(made).__name__}"
+        )
     if isinstance(made, torch.optim.LBFGS):
         raise MethodError("LBFGS evaluates the objective several times a step, which a hypergradient does not allow")
     if [id(p) for group in made.param_groups for p in group["params"]] != [id(p) for p in parameters]:

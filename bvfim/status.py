@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
+from collections.abc import Collection
 
 
 class Status(enum.Enum):
@@ -38,6 +40,7 @@ class Status(enum.Enum):
     )
 
     def __new__(cls, value: str, advice: str) -> Status:
+        """A member from its value and advice."""
         member = object.__new__(cls)
         member._value_ = value
         member.advice = advice
@@ -129,3 +132,17 @@ class BvfimWarning(UserWarning):
         >>> issubclass(bvfim.BvfimWarning, UserWarning)
         True
     """
+
+
+def no_such(kind: str, name: str, known: Collection[str]) -> str:
+    """The sentence that refuses an unknown name and points to the nearest known one.
+
+    Example:
+        >>> from bvfim.status import no_such
+        >>> no_such("colour", "rde", ["red", "blue"])
+        "no colour is called 'rde'; did you mean 'red'?"
+    """
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"no {kind} is called {name!r}; " + (
+        f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    )

@@ -53,29 +53,29 @@ def variable(tree: Tree) -> Tree:
 
 
 def add(a: Tree, b: Tree) -> Tree:
-    """a + b."""
+    """A + b."""
     return map(torch.add, a, b)
 
 
 def sub(a: Tree, b: Tree) -> Tree:
-    """a - b."""
+    """A - b."""
     return map(torch.sub, a, b)
 
 
 def scale(c: float | Tensor, a: Tree) -> Tree:
-    """c a, for a scalar c."""
+    """C a, for a scalar c."""
     return map(lambda t: c * t, a)
 
 
 def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
-    """c a + b, for a scalar c."""
+    """C a + b, for a scalar c."""
     if isinstance(c, Tensor):
         return map(lambda s, t: t + c * s, a, b)
     return map(lambda s, t: torch.add(t, s, alpha=c), a, b)
 
 
 def where(condition: Tensor, a: Tree, b: Tree) -> Tree:
-    """a if the scalar boolean tensor ``condition`` else b, without asking the host."""
+    """A if the scalar boolean tensor ``condition`` else b, without asking the host."""
     return map(lambda s, t: torch.where(condition, s, t), a, b)
 
 

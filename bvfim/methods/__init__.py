@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from bvfim.methods.base import Estimator, Info, LowerState, Reference
 from bvfim.methods.bda import BDA
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
@@ -12,7 +10,7 @@ from bvfim.methods.fhg import FHG
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
 from bvfim.methods.trhg import TRHG
-from bvfim.status import MethodError
+from bvfim.status import MethodError, no_such
 
 ALL: tuple[type[Estimator], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM)
 """Every method, in the order of the paper's tables."""
@@ -29,9 +27,7 @@ def by_name(name: str) -> type[Estimator]:
     known = {method.__name__.lower(): method for method in ALL}
     if name.lower() in known:
         return known[name.lower()]
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    raise MethodError(f"no method is called {name!r}; {hint}")
+    raise MethodError(no_such("method", name, known))
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from bvfim.dynamics import Dynamics
 from bvfim.methods.base import Info, LowerState
 from bvfim.methods.explicit import Explicit
 from bvfim.problem import Problem
-from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
+from bvfim.schedules import FloatOrSchedule, geometric, require, value
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
@@ -21,7 +21,8 @@ from bvfim.tree import Tree
 class BDA(Explicit):
     r"""Bilevel descent aggregation (Liu et al., 2020): the lower steps follow both objectives.
 
-    .. math:: y_{t+1} = \Phi\big(y_t,\; \alpha_k \tfrac{\partial F}{\partial y} + (1 - \alpha_k) \tfrac{\partial f}{\partial y}\big)
+    .. math:: y_{t+1} = \Phi\big(y_t,\;
+              \alpha_k \tfrac{\partial F}{\partial y} + (1 - \alpha_k) \tfrac{\partial f}{\partial y}\big)
 
     and F(x, y_T(x)) is differentiated in reverse mode as in RHG. Among several lower solutions it
     leans to those with a small F. With alpha = 0 it is RHG.
@@ -55,7 +56,7 @@ class BDA(Explicit):
         require(self, "alpha", at_least=0)
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """d F(x, y_T(x)) / d x along the aggregated trajectory."""
+        """D F(x, y_T(x)) / d x along the aggregated trajectory."""
         at = problem.at(x, data)
         alpha = value(self.alpha, k, "alpha")
         if alpha >= 1:

@@ -117,11 +117,11 @@ class BVFIM(Estimator):
         return cls(mu2=LowerValue(offset))
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
-        """z and y both start at the given y."""
+        """Z and y both start at the given y."""
         return BVFIMState(y, y, y)
 
     def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """d phi / d x at x, with z and y from Tz and Ty gradient steps."""
+        """D phi / d x at x, with z and y from Tz and Ty gradient steps."""
         at = problem.at(x, data)
         stage = k // self.repeats
         mu1, theta, tau = (value(getattr(self, name), stage, name) for name in ("mu1", "theta", "tau"))

@@ -47,7 +47,7 @@ class FHG(LowerSolver):
     start: str = "warm"
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """d F(x, y_T(x)) / d x."""
+        """D F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         dynamics = self.dynamics_at(k)
         y = tree.detach(self.start_of(state))
@@ -74,8 +74,10 @@ class FHG(LowerSolver):
             ) from error
         y = carry[0]
         F, F_u, F_y = at.upper_grads(y)
-        through = torch.stack([_contract(c, g) for c, g in zip(tree.leaves(Z[0]), tree.leaves(F_y))]).sum(0)
-        direct = torch.stack([_contract(c, g) for c, g in zip(U, F_u)]).sum(0)
+        through = torch.stack([_contract(c, g) for c, g in zip(tree.leaves(Z[0]), tree.leaves(F_y), strict=True)]).sum(
+            0
+        )
+        direct = torch.stack([_contract(c, g) for c, g in zip(U, F_u, strict=True)]).sum(0)
         info = {"upper": F, "lower": at.lower(y), "value": F}
         return tree.unravel(direct + through, x), LowerState(state.start, y), info
 

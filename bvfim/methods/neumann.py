@@ -21,7 +21,8 @@ class Neumann(LowerSolver):
     r"""Implicit hypergradient by a Neumann series (Lorraine et al., 2020).
 
     .. math:: \frac{\partial F}{\partial x} - \Big(\frac{\partial^2 f}{\partial y \partial x}\Big)^\top q, \qquad
-              q = \eta \sum_{j=0}^{J} \Big(I - \eta \frac{\partial^2 f}{\partial y^2}\Big)^j \frac{\partial F}{\partial y}
+              q = \eta \sum_{j=0}^{J} \Big(I - \eta \frac{\partial^2 f}{\partial y^2}\Big)^j
+              \frac{\partial F}{\partial y}
 
     at y_T, the end of T lower steps. The error decays like :math:`\max|1 - \eta\lambda|^{J+1}` over the eigenvalues
     :math:`\lambda` of the Hessian. When the terms grow the sum stops before the first larger term, and the

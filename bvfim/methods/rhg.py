@@ -9,7 +9,7 @@ from bvfim.dynamics import Dynamics
 from bvfim.methods.base import Info, LowerState
 from bvfim.methods.explicit import Explicit
 from bvfim.problem import Problem
-from bvfim.schedules import FloatOrSchedule, require_count
+from bvfim.schedules import FloatOrSchedule
 from bvfim.tree import Tree
 
 
@@ -46,6 +46,6 @@ class RHG(Explicit):
     segment: int = 1
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """d F(x, y_T(x)) / d x."""
+        """D F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         return self.differentiate(at, state, k, at.lower_grad_at, keep=self.steps)

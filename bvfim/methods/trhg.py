@@ -18,7 +18,8 @@ from bvfim.tree import Tree
 class TRHG(Explicit):
     r"""Truncated reverse hypergradient (Shaban et al., 2019): only the last K of T steps are differentiated.
 
-    .. math:: \frac{\partial F}{\partial x} + \sum_{t=T-K}^{T-1} \Big(\frac{\partial \Phi_t}{\partial x}\Big)^\top p_{t+1}
+    .. math:: \frac{\partial F}{\partial x}
+              + \sum_{t=T-K}^{T-1} \Big(\frac{\partial \Phi_t}{\partial x}\Big)^\top p_{t+1}
 
     Biased by design for K < T, by a term that decays like the contraction of :math:`\Phi` to the power K;
     equal to RHG for K = T. Time O(cT), memory O(m + nK): the first T - K steps store nothing.

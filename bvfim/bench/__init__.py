@@ -1,0 +1,1 @@
+"""What ``bvfim bench`` runs. Timings are compared only as ratios inside one run."""

@@ -1,0 +1,117 @@
+"""The command ``bvfim``: it parses, calls and prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import bvfim
+from bvfim import report
+from bvfim.bench import speed
+from bvfim.callbacks import ProgressBar
+from bvfim.experiments import complexity, toy
+from bvfim.status import BvfimError, DataError, no_such
+
+app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
+bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+console = Console()
+
+Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the settings that made them.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        console.print(f"bvfim {bvfim.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option(callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(out: Out = Path("out/demo"), start: Annotated[float, typer.Option(help="Where x and y start.")] = 3.0) -> None:
+    """Solve the paper's toy with RHG, CG and BVFIM: one table, one picture."""
+    _finish(toy.Config(start=start), toy.run(toy.Config(start=start), lambda label: [ProgressBar(label)]), out)
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str], typer.Argument(help="Which experiments: complexity, toy, or all.")],
+    out: Out = Path("out"),
+    quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
+) -> None:
+    """Run experiments of the paper and put our numbers beside its own."""
+    for module in _chosen(names):
+        name = module.__name__.rsplit(".", 1)[-1]
+        console.rule(name)
+        config = module.Config()
+        if module is complexity:
+            config = replace(config, n=512, m=8, T=32, doublings=2) if quick else config
+            results = complexity.run(config, _track("measuring"))
+        else:
+            config = replace(config, steps=100) if quick else config
+            results = toy.run(config, lambda label: [ProgressBar(label)])
+        _finish(config, results, out / name)
+
+
+@bench_app.command("speed")
+def bench_speed(
+    data: Annotated[str, typer.Option(help="The data set of the hyper-cleaning problem.")] = "mnist",
+    pairs: Annotated[int, typer.Option(min=1, help="How many interleaved rounds.")] = 7,
+    out: Out = Path("out/bench"),
+) -> None:
+    """Time an upper step of ``solve`` as a ratio to a bare hand-written loop."""
+    config = speed.Config(data=data, pairs=pairs)
+    if data == "digits":
+        config = replace(config, train=600, validation=600, steps=10)
+    _finish(config, speed.run(config, _track("timing")), out)
+
+
+def _chosen(names: Sequence[str]) -> list[ModuleType]:
+    known = {module.__name__.rsplit(".", 1)[-1]: module for module in (complexity, toy)}
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown:
+        raise DataError(no_such("experiment", unknown[0], [*known, "all"]))
+    return list(known.values()) if "all" in names else [known[name] for name in dict.fromkeys(names)]
+
+
+def _track(title: str) -> Any:
+    def wrap(plan: Sequence[Any]) -> Iterator[Any]:
+        return iter(track(plan, title, console=Console(stderr=True)))
+
+    return wrap
+
+
+def _finish(config: Any, results: report.Results, out: Path) -> None:
+    written = report.save(results, config, out)
+    for name, frame in list(results.tables.items())[:1]:
+        table = Table(str(frame.index.name or ""), *map(str, frame.columns), title=name)
+        for label, row in frame.iterrows():
+            table.add_row(str(label), *(f"{v:.4g}" if isinstance(v, float) and v % 1 else f"{v}" for v in row))
+        console.print(table)
+    for name, number in results.summary.items():
+        console.print(f"{name}: {number}")
+    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command; errors of the library end in one sentence and exit code 2."""
+    try:
+        app()
+    except BvfimError as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", soft_wrap=True)
+        sys.exit(2)

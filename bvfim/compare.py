@@ -1,0 +1,103 @@
+"""Several methods on one problem, from the same start and with the same budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bvfim import tree
+from bvfim.memory import PeakMemory
+from bvfim.problem import Problem
+from bvfim.refit import refit
+from bvfim.run import Run
+from bvfim.solve import solve
+from bvfim.tree import Tree
+
+
+def compare(
+    problem: Problem,
+    methods: Sequence[Any] | Mapping[str, Any],
+    x: Tree,
+    y: Tree,
+    *,
+    gradients: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> pd.DataFrame:
+    """Solve one problem with several methods: the same start, seed and budget for each.
+
+    Args:
+        problem: the objectives and sets.
+        methods: a sequence of methods, or a mapping from a label to a method.
+        x: the upper start.
+        y: the lower start.
+        gradients: stop each method when it has asked for this many gradients of F and f together; second-order
+            products count as one gradient each.
+        seed: torch's random seed before each solve.
+        options: passed to :func:`bvfim.solve` (``steps``, ``optimizer``, ``batches``, ``time_limit``...).
+
+    Returns:
+        A row a method: ``upper`` (F), ``lower`` (f), ``lower_gap`` (f minus its value after L-BFGS from y and z at
+        the final x), the evaluations, ``seconds``, ``peak_mib`` (of one estimate), ``steps``, ``status``.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> start = torch.zeros(1, dtype=torch.float64)
+        >>> table = bvfim.compare(problem, [bvfim.RHG(lr=0.1), bvfim.CG(lr=0.1)], start, start, steps=50)
+        >>> list(table.index), list(table.columns[:3])
+        (['RHG', 'CG'], ['upper', 'lower', 'lower_gap'])
+    """
+    named = dict(methods) if isinstance(methods, Mapping) else _labels(methods)
+    callbacks = list(options.pop("callbacks", ()))
+    if gradients is not None:
+        callbacks.append(lambda run: _spent(run) >= gradients)
+    rows = []
+    for label, method in named.items():
+        torch.manual_seed(seed)
+        solution = solve(problem, x, y, method, callbacks=callbacks, **options)
+        row = {"method": label, "upper": solution.upper, "lower": solution.lower}
+        row["lower_gap"] = _gap(problem, solution) if options.get("batches") is None else float("nan")
+        row |= {f"{name}_evaluations": count for name, count in solution.evaluations.items()}
+        row |= {"seconds": solution.seconds, "peak_mib": _peak(problem, solution, y, options.get("batches"))}
+        rows.append(row | {"steps": solution.steps, "status": solution.status.value})
+    return pd.DataFrame(rows).set_index("method")
+
+
+def _labels(methods: Sequence[Any]) -> dict[str, Any]:
+    """Class names, numbered where one occurs again."""
+    named: dict[str, Any] = {}
+    for method in methods:
+        name = method.__name__ if isinstance(method, type) else type(method).__name__
+        count = sum(label.split(" ")[0] == name for label in named)
+        named[name if count == 0 else f"{name} {count + 1}"] = method
+    return named
+
+
+def _spent(run: Run) -> int:
+    count = run.problem.evaluations
+    return count.upper + count.lower + count.hvp + count.jvp
+
+
+def _gap(problem: Problem, solution: Any) -> float:
+    at = problem.at(solution.x)
+    lowest = solution.lower
+    for start in (solution.y, solution.z):
+        found = refit(at, start)
+        if found is None:
+            return float("nan")
+        lowest = min(lowest, found[1])
+    return float(solution.lower - lowest)
+
+
+def _peak(problem: Problem, solution: Any, y: Tree, batches: Any) -> float:
+    if batches is not None:
+        return float("nan")
+    x = solution.x
+    state = solution.method.init(problem, x, y)
+    with PeakMemory(tree.leaves(x)[0].device) as memory:
+        solution.method.estimate(problem, x, state, 0, None)
+    return memory.peak / 2**20

@@ -1,0 +1,1 @@
+"""The experiments of the paper, one file each: a config dataclass and ``run(config) -> Results``."""

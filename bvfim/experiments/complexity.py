@@ -1,0 +1,141 @@
+"""Table 2, measured: how time and memory of one hypergradient grow with n, m and T.
+
+Time is counted in evaluations (gradients of F and f, Hessian- and Jacobian-vector products), memory in
+bytes of live tensors, so that the numbers are the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import bvfim
+from bvfim.experiments.paper import COMPLEXITY
+from bvfim.memory import PeakMemory
+from bvfim.report import Results
+
+
+@dataclass(frozen=True)
+class Config:
+    """Where the sweeps start, and by how much each size grows.
+
+    Args:
+        n: the length of y.
+        m: the length of x.
+        T: the lower steps; J = T for CG and Neumann, Tz = T and Ty = T/2 for BVFIM.
+        doublings: how often each size is doubled, one size at a time.
+    """
+
+    n: int = 2048
+    m: int = 16
+    T: int = 64
+    doublings: int = 3
+
+
+def methods(T: int) -> dict[str, Any]:
+    """The methods of Table 2 at T lower steps."""
+    return {
+        "FHG": bvfim.FHG(steps=T),
+        "RHG": bvfim.RHG(steps=T),
+        "TRHG": bvfim.TRHG(steps=T, keep=T // 2),
+        "BDA": bvfim.BDA(steps=T),
+        "CG": bvfim.CG(steps=T, cg_steps=T),
+        "Neumann": bvfim.Neumann(steps=T, terms=T),
+        "BVFIM": bvfim.BVFIM(z_steps=T, y_steps=T // 2),
+    }
+
+
+def problem(n: int, m: int) -> tuple[bvfim.Problem, Tensor, Tensor]:
+    """A cheap non-quadratic problem of any size: y_i is drawn to x_(i mod m)."""
+    index = torch.arange(n) % m
+    stated = bvfim.Problem(
+        upper=lambda x, y: ((y - 1) ** 2).sum() / 2 + (x**2).sum() / 2,
+        lower=lambda x, y: ((y - x[index]) ** 2).sum() / 2 + torch.cosh(0.5 * y).sum(),
+    )
+    return stated, torch.linspace(-1, 1, m, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+
+
+def measure(label: str, n: int, m: int, T: int) -> dict[str, Any]:
+    """Evaluations and peak memory of one hypergradient."""
+    stated, x, y = problem(n, m)
+    method = methods(T)[label]
+    state = method.init(stated, x, y)
+    with PeakMemory() as memory:
+        method.estimate(stated, x, state, 0, None)
+    count = stated.evaluations.as_dict()
+    work = sum(count[kind] for kind in ("upper", "lower", "hvp", "jvp"))
+    return {"method": label, "n": n, "m": m, "T": T, **count, "time": work, "memory": memory.peak}
+
+
+def run(config: Config, progress: Any = iter) -> Results:
+    """Sweep each size alone, fit the exponents, and set them beside the paper's orders.
+
+    Args:
+        config: the sizes.
+        progress: wraps the list of measurements to show how far they are.
+    """
+    sizes = {"n": config.n, "m": config.m, "T": config.T}
+    plan = [
+        (label, varied, {**sizes, varied: sizes[varied] * 2**i})
+        for label in methods(1 + 1)
+        for varied in sizes
+        for i in range(config.doublings + 1)
+    ]
+    rows = [{"varied": varied, **measure(label, **at)} for label, varied, at in progress(plan)]
+    raw = pd.DataFrame(rows)
+    table = pd.DataFrame([_exponents(label, raw[raw["method"] == label]) for label in methods(2)]).set_index("method")
+    return Results(
+        {"complexity": table, "measurements": raw},
+        {"complexity": _figure(raw)},
+        {"agrees": {str(label): bool(ok) for label, ok in table["agrees"].items()}},
+    )
+
+
+def _exponents(label: str, rows: pd.DataFrame) -> dict[str, Any]:
+    order = COMPLEXITY[label]
+    fitted = {
+        f"{what} ~ {size}": _slope(rows[rows["varied"] == size], size, what)
+        for what in ("time", "memory")
+        for size in ("n", "m", "T")
+    }
+    expected = {
+        **{f"time ~ {s}": e for s, e in order.time.items()},
+        **{f"memory ~ {s}": e for s, e in order.memory.items()},
+    }
+    agrees = all(abs(fitted[key] - expected[key]) <= 0.2 for key in expected)
+    return {
+        "method": label,
+        "paper: time": order.time_text,
+        "paper: memory": order.memory_text,
+        **fitted,
+        "agrees": agrees,
+    }
+
+
+def _slope(rows: pd.DataFrame, size: str, what: str) -> float:
+    """The exponent e in what ~ size^e, by least squares on logarithms."""
+    slope = np.polyfit(np.log(rows[size]), np.log(rows[what]), 1)[0]
+    return round(float(slope), 2) + 0.0  # no minus zero
+
+
+def _figure(raw: pd.DataFrame) -> Figure:
+    figure = Figure(figsize=(12, 6.5), layout="constrained")
+    grid: Iterable[Any] = figure.subplots(2, 3)
+    names = {"time": "evaluations", "memory": "peak MiB"}
+    for row, what in zip(grid, names, strict=True):
+        for axes, size in zip(row, ("n", "m", "T"), strict=True):
+            for label, style in zip(methods(2), ("o-", "s-", "^--", "D:", "v-", "x--", "P-"), strict=True):
+                part = raw[(raw["method"] == label) & (raw["varied"] == size)]
+                axes.loglog(part[size], part[what] / (2**20 if what == "memory" else 1), style, label=label, base=2)
+            axes.set(xlabel=size, ylabel=names[what])
+            axes.grid(alpha=0.3)
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.suptitle("One hypergradient: evaluations and peak memory against the sizes")
+    return figure

@@ -1,0 +1,95 @@
+"""Results on disk: tables, figures, and what produced them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pandas as pd
+import torch
+
+from bvfim.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment gives back.
+
+    Attributes:
+        tables: data frames by name; each becomes a CSV file.
+        figures: matplotlib figures by name; each becomes a PNG and an SVG file.
+        summary: numbers worth a glance; they become ``summary.json``.
+
+    Example:
+        >>> import pandas as pd
+        >>> from bvfim.report import Results
+        >>> Results({"loss": pd.DataFrame({"step": [0]})}).summary
+        {}
+    """
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+def machine() -> dict[str, Any]:
+    """Versions, and the machine in words that say nothing of its owner.
+
+    Example:
+        >>> from bvfim.report import machine
+        >>> sorted(machine())
+        ['bvfim', 'cuda', 'numpy', 'platform', 'processor', 'python', 'threads', 'torch']
+    """
+    return {
+        "bvfim": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def save(results: Results, config: Any, out: Path) -> list[Path]:
+    """Write tables, figures, the summary, and the resolved config with versions and machine, into a folder.
+
+    Args:
+        results: what the experiment gave back.
+        config: its config, a dataclass.
+        out: the folder, made if need be.
+
+    Returns:
+        The files written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, table in results.tables.items():
+        written.append(out / f"{name}.csv")
+        table.to_csv(written[-1])
+    for name, figure in results.figures.items():
+        for ending in ("png", "svg"):
+            written.append(out / f"{name}.{ending}")
+            figure.savefig(written[-1], dpi=150, bbox_inches="tight")
+    about = {"config": dataclasses.asdict(config), "machine": machine(), "summary": results.summary}
+    written.append(out / "summary.json")
+    written[-1].write_text(json.dumps(about, indent=2, default=str) + "\n")
+    return written
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()

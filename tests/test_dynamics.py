@@ -1,0 +1,103 @@
+import math
+
+import pytest
+import torch
+
+from bvfim import tree
+from bvfim.dynamics import Adam, GradientDescent, Momentum
+from bvfim.status import MethodError
+
+H = torch.tensor([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]], dtype=torch.float64)
+start = {"w": torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), "b": torch.tensor(0.7, dtype=torch.float64)}
+kinds = {
+    "descent": (GradientDescent(0.05), lambda p: torch.optim.SGD(p, 0.05)),
+    "momentum": (Momentum(0.05, 0.8), lambda p: torch.optim.SGD(p, 0.05, momentum=0.8)),
+    "momentum-default": (Momentum(), lambda p: torch.optim.SGD(p, 0.01, momentum=0.9)),
+    "adam": (Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)),
+    "adam-betas": (Adam(0.05, 0.5, 0.8, 1e-3), lambda p: torch.optim.Adam(p, 0.05, (0.5, 0.8), 1e-3)),
+}
+
+
+def loss(y):
+    return 0.5 * y["w"] @ H @ y["w"] + torch.sin(y["b"] * y["w"]).sum() + y["b"] ** 2
+
+
+def run(dynamics, y, gradient, steps):
+    memory = dynamics.init(y)
+    for t in range(steps):
+        y, memory = dynamics.step(y, gradient(y), memory, t)
+    return y
+
+
+def lower_gradient(y):
+    y = tree.variable(y)
+    return tree.grad(loss(y), y)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20])
+@pytest.mark.parametrize("name", kinds)
+def test_dynamics_are_those_of_torch_optim(name, steps):
+    dynamics, make = kinds[name]
+    expected = tree.variable(tree.clone(start))
+    optimizer = make(tree.leaves(expected))
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(expected).backward()
+        optimizer.step()
+    found = run(dynamics, start, lower_gradient, steps)
+    assert tree.same_structure(found, start)
+    torch.testing.assert_close(tree.flatten(found), tree.flatten(tree.detach(expected)), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", kinds)
+def test_the_derivative_through_five_steps_is_the_finite_difference(name):
+    dynamics, _ = kinds[name]
+
+    def end(x, y):
+        return run(dynamics, y, lambda y: H @ y - x + torch.sin(x * y), 5)
+
+    x = torch.tensor([0.3, -0.4, 0.9], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(end, (x, y), eps=1e-6, atol=1e-7, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_derivative_through_adam_is_finite_where_an_entry_of_the_gradient_is_zero(dtype):
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=dtype, requires_grad=True)
+    y = torch.tensor([0.0, 1.0, -1.0], dtype=dtype, requires_grad=True)
+    end = run(Adam(0.1), y, lambda y: x * y, 5)
+    found = torch.autograd.grad(end.sum(), (x, y))
+    assert end[0] == 0
+    assert all(g.isfinite().all() for g in found)
+    assert found[0][0] == 0
+
+
+def test_a_step_changes_neither_point_nor_memory_in_place():
+    y = start["w"].clone()
+    for dynamics, _ in kinds.values():
+        memory = dynamics.init(y)
+        dynamics.step(y, torch.ones_like(y), memory, 0)
+        assert torch.equal(y, start["w"])
+        assert not any(m.any() for m in tree.leaves(memory))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GradientDescent(0.0),
+        lambda: GradientDescent(-0.1),
+        lambda: GradientDescent(math.nan),
+        lambda: Momentum(0.0),
+        lambda: Momentum(0.1, -0.1),
+        lambda: Momentum(0.1, "0.9"),
+        lambda: Adam(math.inf),
+        lambda: Adam(beta1=-0.1),
+        lambda: Adam(eps=-1e-8),
+        lambda: Adam(floor=-1.0),
+        pytest.param(lambda: Adam(beta1=1.0), id="adam-beta1-one"),
+        pytest.param(lambda: Adam(beta2=1.0), id="adam-beta2-one"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(make):
+    with pytest.raises(MethodError, match="must be"):
+        make()
