@@ -38,7 +38,9 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
 
     It stops by itself when the residual is at rounding level, and at a direction with
     :math:`p^\top A p \le 0`, where A is not positive definite: the last good iterate is returned and
-    ``breakdown`` is set.
+    ``breakdown`` is set. With as many steps as unknowns the caller asks for the exact solution, which rounding
+    spoils by the loss of orthogonality among the residuals; then they are kept orthogonal explicitly, at the price of
+    storing them (at most ``steps`` squared numbers).
 
     Example:
         >>> import torch
@@ -54,6 +56,7 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
     breakdown = torch.zeros_like(active)
     lowest = torch.full_like(bb, torch.inf)
     taken = torch.zeros_like(bb)
+    earlier: list[Tensor] | None = [] if steps >= tree.size(b) else None
     for _ in range(steps):
         Ap = matvec(p)
         pAp, pp = tree.dot(p, Ap), tree.dot(p, p)
@@ -61,7 +64,10 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         breakdown = breakdown | (active & ~(pAp > 0))
         active = active & (pAp > 0)
         alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
+        if earlier is not None:
+            earlier.append(torch.where(active, tree.flatten(r) / rr.sqrt(), 0.0))
         q, r = tree.axpy(alpha, p, q), tree.axpy(-alpha, Ap, r)
+        r = r if earlier is None else _orthogonal(r, torch.stack(earlier))
         rr_next = tree.dot(r, r)
         p = tree.where(active, tree.axpy(rr_next / rr, p, r), p)
         rr = torch.where(active, rr_next, rr)
@@ -69,6 +75,14 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         active = active & (rr > (eps * eps) * bb)
     residual = (rr / bb).sqrt().nan_to_num(0.0)
     return LinearResult(q, residual, lowest, taken, breakdown.to(bb.dtype))
+
+
+def _orthogonal(r: Tree, unit: Tensor) -> Tree:
+    """r less its parts along the orthonormal rows of ``unit``; once more for what rounding leaves."""
+    vector = tree.flatten(r)
+    for _ in range(2):
+        vector = vector - unit.T @ (unit @ vector)
+    return tree.unravel(vector, r)
 
 
 def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> LinearResult:

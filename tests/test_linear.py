@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bvfim import linear, tree
-from bvfim.linear import cg, neumann
+from bvfim.linear import cg, dense, neumann
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32)
@@ -220,6 +220,27 @@ def test_neumann_breaks_down_at_a_product_that_is_not_finite(factor):
     found = neumann(lambda v: factor * v, b, 4, 0.5)
     assert found.breakdown == 1
     assert torch.equal(found.solution, 0.5 * b)
+
+
+# -- the whole matrix --
+
+
+@pytest.mark.parametrize("spectrum", [[1.0, 2.0, 5.0], [1.0, 2.0, 0.0, 0.0], [3.0, -1.0, 2.0]])
+def test_dense_gives_the_least_norm_solution_and_the_lowest_eigenvalue(spectrum):
+    A, b = system(spectrum, 0)
+    expected = torch.linalg.pinv(A, rtol=1e-10) @ b
+    found = dense(lambda v: A @ v, b)
+    torch.testing.assert_close(found.solution, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.residual, residual(A, expected, b), rtol=1e-6, atol=1e-12)
+    assert math.isclose(found.curvature, min(spectrum), abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_dense_reports_a_breakdown_for_negative_curvature_and_not_for_rounding(seed):
+    A, b = system([1.0, 2.0, 0.0, 0.0, 3.0], seed)
+    assert dense(lambda v: A @ v, b).breakdown == 0
+    A, b = system([1.0, 2.0, -1e-3], seed)
+    assert dense(lambda v: A @ v, b).breakdown == 1
 
 
 @pytest.mark.parametrize("solver", [cg, lambda m, b, steps: neumann(m, b, steps, 0.1)])
