@@ -48,7 +48,7 @@ class Stream:
         self._iterator: Iterator[Any] | None = None
         self._rng: torch.Tensor | None = None
         self._stateful = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
-        self._indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        self._indexed = not self._stateful and hasattr(source, "__getitem__") and hasattr(source, "__len__")
         if isinstance(source, str | bytes | dict) or not (self._indexed or hasattr(source, "__iter__")):
             raise ProblemError(f"batches must be a sequence or an iterable of batches, not a {type(source).__name__}")
         if hasattr(source, "__next__") and not self._stateful:
@@ -88,28 +88,37 @@ class Stream:
         """Where the stream stands."""
         if self._stateful:
             return {"source": self._source.state_dict()}
-        return {"position": self._position, "rng": self._rng}
+        now = self._get_rng()  # may be ahead of the epoch's: another loader can share the generator
+        return {"position": self._position, "rng": self._rng if self._position else now, "now": now}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to where a stream stood: the epoch is begun anew with its own random state, and skipped into."""
+        self._iterator = None
         if self._stateful:
             self._source.load_state_dict(state["source"])
             return
         self._position = state["position"]
-        if self._indexed or state["rng"] is None:
+        if self._indexed:
             return
         self._set_rng(state["rng"])
-        self._rng = state["rng"]
-        self._iterator = iter(self._source)
         for _ in range(self._position):
-            next(self._iterator)
+            if not self._next()[1]:
+                raise ProblemError("batches has fewer batches than when the checkpoint was written")
+        self._set_rng(state["now"])
+
+    def _generator(self) -> torch.Generator | None:
+        for holder in (self._source, getattr(self._source, "sampler", None)):
+            generator = getattr(holder, "generator", None)
+            if generator is not None:
+                return generator
+        return None
 
     def _get_rng(self) -> torch.Tensor:
-        generator = getattr(self._source, "generator", None)
+        generator = self._generator()
         return torch.get_rng_state() if generator is None else generator.get_state()
 
     def _set_rng(self, state: torch.Tensor) -> None:
-        generator = getattr(self._source, "generator", None)
+        generator = self._generator()
         if generator is None:
             torch.set_rng_state(state)
         else:

@@ -6,6 +6,7 @@ moved there, so that a crash leaves the old one or the new one, never a torn one
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -20,6 +21,8 @@ from torch import Tensor
 from bvfim.status import CheckpointError
 
 FORMAT = "bvfim-checkpoint-1"
+_DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64}
+_DTYPES |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
@@ -34,7 +37,7 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_pack(content, tensors))
-    data = save(tensors, metadata={"format": FORMAT, "content": text})
+    data = save(tensors, metadata={"format": FORMAT, "content": text, "digest": _digest(text, tensors)})
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,15 +66,31 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             if metadata.get("format") != FORMAT:
                 raise CheckpointError(f"{source}: this is not a checkpoint of bvfim")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        if metadata.get("digest") != _digest(metadata.get("content", ""), tensors):
+            raise CheckpointError(f"{source}: the checkpoint is damaged (its digest does not fit)")
         content = _unpack(json.loads(metadata["content"]), tensors)
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        if not isinstance(content, dict):
+            raise TypeError("its content is not a dict")
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{source}: the checkpoint is damaged or cut short ({error})") from error
-    assert isinstance(content, dict)
     return content
+
+
+def _digest(text: str, tensors: dict[str, Tensor]) -> str:
+    found = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(tensors):
+        t = tensors[name]
+        found.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        found.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def _pack(item: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(item, Tensor):
+        if item.layout != torch.strided or item.is_meta or item.dtype not in _DTYPES:
+            raise CheckpointError(
+                f"a checkpoint can't hold a tensor of {item.layout} and {item.dtype} on {item.device}"
+            )
         name = str(len(tensors))
         tensors[name] = item.detach().clone().contiguous()
         return {"tensor": name}
@@ -87,13 +106,13 @@ def _pack(item: Any, tensors: dict[str, Tensor]) -> Any:
 def _unpack(item: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(item, dict):
         return item
-    (kind, value) = next(iter(item.items()))
+    ((kind, value),) = item.items()
     if kind == "tensor":
         return tensors[value]
     if kind == "dict":
         return {_unpack(k, tensors): _unpack(v, tensors) for k, v in value}
     values = [_unpack(v, tensors) for v in value]
-    return values if kind == "list" else tuple(values)
+    return {"list": list, "tuple": tuple}[kind](values)
 
 
 def check_like(found: list[Tensor], expected: list[Tensor], what: str, path: str | os.PathLike[str]) -> None:

@@ -14,6 +14,7 @@ import torch
 
 from bvfim import tree
 from bvfim.schedules import require
+from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 
@@ -108,6 +109,9 @@ class Adam:
         require(self, "lr", above=0)
         for name in ("beta1", "beta2", "eps", "floor"):
             require(self, name, at_least=0)
+        for name in ("beta1", "beta2"):
+            if getattr(self, name) >= 1:
+                raise MethodError(f"Adam: {name} must be below 1, not {getattr(self, name)!r}")
 
     def init(self, y: Tree) -> Tree:
         """Both moments zero."""

@@ -61,24 +61,25 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         Ap = matvec(p)
         pAp, pp = tree.dot(p, Ap), tree.dot(p, p)
         lowest = torch.where(active, torch.minimum(lowest, pAp / pp), lowest)
-        breakdown = breakdown | (active & ~(pAp > 0))
-        active = active & (pAp > 0)
+        sound = (pAp > 0) & pAp.isfinite()
+        breakdown = breakdown | (active & ~sound)
+        active = active & sound
         alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
         if earlier is not None:
             earlier.append(torch.where(active, tree.flatten(r) / rr.sqrt(), 0.0))
-        q, r = tree.axpy(alpha, p, q), tree.axpy(-alpha, Ap, r)
+        q, r = tree.axpy(alpha, p, q), tree.where(active, tree.axpy(-alpha, Ap, r), r)
         r = r if earlier is None else _orthogonal(r, torch.stack(earlier))
         rr_next = tree.dot(r, r)
         p = tree.where(active, tree.axpy(rr_next / rr, p, r), p)
         rr = torch.where(active, rr_next, rr)
         taken = taken + active
         active = active & (rr > (eps * eps) * bb)
-    residual = (rr / bb).sqrt().nan_to_num(0.0)
+    residual = torch.where(bb > 0, (rr / bb).sqrt(), torch.zeros_like(bb))
     return LinearResult(q, residual, lowest, taken, breakdown.to(bb.dtype))
 
 
 def _orthogonal(r: Tree, unit: Tensor) -> Tree:
-    """r less its parts along the orthonormal rows of ``unit``; once more for what rounding leaves."""
+    """What is left of r off the orthonormal rows of ``unit``; once more for what rounding leaves."""
     vector = tree.flatten(r)
     for _ in range(2):
         vector = vector - unit.T @ (unit @ vector)
@@ -106,9 +107,10 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
     taken = torch.ones_like(first)
     breakdown = torch.zeros_like(active)
     slack = 1 + 10 * torch.finfo(first.dtype).eps
+    # b - A (eta sum_{j<=J} (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: one product further than the sum.
+    following = tree.axpy(-eta, matvec(term), term)
+    next_length = tree.norm(following)
     for _ in range(terms):
-        following = tree.axpy(-eta, matvec(term), term)
-        next_length = tree.norm(following)
         ratio = next_length / length
         growth = torch.where(active, torch.maximum(growth, ratio), growth)
         breakdown = breakdown | (active & ~(ratio <= slack))
@@ -118,8 +120,10 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
         q = tree.where(active, tree.add(q, following), q)
         taken = taken + active
         active = active & (length > 0)
-    # b - A (eta sum_j (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: the last term, one product further.
-    return LinearResult(tree.scale(eta, q), (length / first).nan_to_num(0.0), growth, taken, breakdown.to(first.dtype))
+        following = tree.where(active, tree.axpy(-eta, matvec(term), term), following)
+        next_length = tree.norm(following)
+    residual = torch.where(first > 0, next_length / first, torch.zeros_like(first))
+    return LinearResult(tree.scale(eta, q), residual, growth, taken, breakdown.to(first.dtype))
 
 
 def dense(matvec: Callable[[Tree], Tree], b: Tree) -> LinearResult:
@@ -138,10 +142,12 @@ def dense(matvec: Callable[[Tree], Tree], b: Tree) -> LinearResult:
     matrix = (matrix + matrix.T) / 2
     solution = torch.linalg.pinv(matrix, hermitian=True) @ vector
     residual = torch.linalg.vector_norm(vector - matrix @ solution) / torch.linalg.vector_norm(vector)
-    lowest = torch.linalg.eigvalsh(matrix)[0]
+    spectrum = torch.linalg.eigvalsh(matrix)
+    lowest = spectrum[0]
+    rounding = vector.numel() * torch.finfo(vector.dtype).eps * spectrum.abs().amax()
     steps = torch.full_like(lowest, vector.numel())
     return LinearResult(
-        tree.unravel(solution, b), residual.nan_to_num(0.0), lowest, steps, (lowest < 0).to(lowest.dtype)
+        tree.unravel(solution, b), residual.nan_to_num(0.0), lowest, steps, (lowest < -rounding).to(lowest.dtype)
     )
 
 

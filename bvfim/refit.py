@@ -66,5 +66,5 @@ def _tree(vector: np.ndarray[Any, Any], like: Tree) -> Tree:
 def _bounds(s: Any, leaf: Tensor) -> list[tuple[float, float]]:
     if s is None:
         return [(-np.inf, np.inf)] * leaf.numel()
-    sides = [torch.as_tensor(b).to(leaf).expand(leaf.shape).flatten().tolist() for b in (s.lower, s.upper)]
+    sides = [torch.as_tensor(b, dtype=leaf.dtype).expand(leaf.shape).flatten().tolist() for b in (s.lower, s.upper)]
     return list(zip(*sides, strict=True))

@@ -70,12 +70,17 @@ class Run:
         """The tensors that the optimiser moves in place."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
+    @property
+    def _kinds(self) -> dict[str, str]:
+        parts = {"method": self.method, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        return {name: type(part).__name__ for name, part in parts.items()}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, atomically."""
         checkpoint.write(
             path,
             {
-                "method": type(self.method).__name__,
+                "kinds": self._kinds,
                 "k": self.k,
                 "seconds": self.seconds,
                 "x": tree.leaves(self.x),
@@ -92,11 +97,11 @@ class Run:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint of the same problem and method."""
         saved = checkpoint.read(path)
-        if saved["method"] != type(self.method).__name__:
-            raise CheckpointError(
-                f"{path}: the checkpoint belongs to another run: it is of {saved['method']}, "
-                f"not {type(self.method).__name__}"
-            )
+        for part, kind in self._kinds.items():
+            if saved["kinds"][part] != kind:
+                raise CheckpointError(
+                    f"{path}: the checkpoint belongs to another run: its {part} is {saved['kinds'][part]}, not {kind}"
+                )
         checkpoint.check_like(saved["x"], tree.leaves(self.x), "x", path)
         checkpoint.check_like(saved["state"], tree.leaves(self.state), "lower-level state", path)
         device = tree.leaves(self.x)[0].device
@@ -104,7 +109,7 @@ class Run:
         self.state = tree.unflatten(self.state, [t.to(device) for t in saved["state"]])
         self.reset_parameters()
         self.optimizer.load_state_dict(saved["optimizer"])
-        if self.scheduler is not None and saved["scheduler"] is not None:
+        if self.scheduler is not None:
             self.scheduler.load_state_dict(saved["scheduler"])
         self.draws.load_state_dict(saved["draws"])
         for name, number in saved["evaluations"].items():

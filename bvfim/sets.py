@@ -61,7 +61,11 @@ class Box:
 
     def __post_init__(self) -> None:
         low, high = torch.as_tensor(self.lower), torch.as_tensor(self.upper)
-        if not bool((low <= high).all()):
+        try:
+            good = bool(((low <= high) & (low < torch.inf) & (high > -torch.inf)).all())
+        except RuntimeError:  # shapes that do not broadcast
+            good = False
+        if not good:
             raise ProblemError(f"Box: every lower bound must be at most its upper bound, not {low} and {high}")
 
     def project(self, point: Tensor) -> Tensor:
@@ -100,18 +104,24 @@ class Ball:
     centre: float | Tensor = 0.0
 
     def __post_init__(self) -> None:
-        if not self.radius > 0:
-            raise ProblemError(f"Ball: the radius must be positive, not {self.radius!r}")
+        if not 0 < self.radius < torch.inf:
+            raise ProblemError(f"Ball: the radius must be positive and finite, not {self.radius!r}")
 
     def project(self, point: Tensor) -> Tensor:
         """The point itself, or the nearest point of the sphere."""
-        offset = point - self.centre
-        length = offset.square().sum().clamp_min(self.radius**2).sqrt()
-        return self.centre + offset * (self.radius / length)
+        centre = self._centre(point)
+        offset = point - centre
+        # In units of the largest entry, so that the squares of far points do not overflow.
+        unit = offset.detach().abs().amax().clamp_min(self.radius)
+        length = (offset / unit).square().sum().clamp_min((self.radius / unit) ** 2).sqrt() * unit
+        return centre + offset * (self.radius / length)
+
+    def _centre(self, point: Tensor) -> Any:
+        return self.centre.to(point) if isinstance(self.centre, Tensor) else self.centre
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
         """Inside: everything. On the sphere: across the normal, with curvature |gradient| / radius."""
-        normal = (point - self.centre) / self.radius
+        normal = (point - self._centre(point)) / self.radius
         rim = normal.square().sum() >= 1 - 10 * torch.finfo(point.dtype).eps ** 0.5
         active = (rim & ((normal * gradient).sum() < 0)).to(point.dtype)
         unit = normal / normal.square().sum().clamp_min(torch.finfo(point.dtype).tiny).sqrt()
@@ -135,15 +145,16 @@ class Simplex:
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.total > 0:
-            raise ProblemError(f"Simplex: the total must be positive, not {self.total!r}")
+        if not 0 < self.total < torch.inf:
+            raise ProblemError(f"Simplex: the total must be positive and finite, not {self.total!r}")
 
     def project(self, point: Tensor) -> Tensor:
         """Shift every row by its own threshold and cut at zero (Held, Wolfe and Crowder, 1974)."""
+        point = point - point.detach().amax(-1, keepdim=True)  # a shift of a row changes nothing but the rounding
         ordered = point.sort(dim=-1, descending=True).values
         excess = ordered.cumsum(-1) - self.total
         count = torch.arange(1, point.shape[-1] + 1, device=point.device, dtype=point.dtype)
-        kept = (ordered * count > excess).sum(-1, keepdim=True)
+        kept = (ordered * count > excess).sum(-1, keepdim=True).clamp_min(1)  # none if a row is NaN
         threshold = excess.gather(-1, kept - 1) / kept
         return (point - threshold).clamp_min(0.0)
 
@@ -161,13 +172,18 @@ SetTree = Any
 """``None``, one :class:`Set` for every leaf, or a tree of sets and ``None`` like the variable."""
 
 
+def _is_set(item: Any) -> bool:
+    return isinstance(item, Set) and not isinstance(item, type)
+
+
 def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
     """One set (or ``None``) for each leaf of ``variable``."""
     count = len(tree.leaves(variable))
-    if sets is None or isinstance(sets, Set):
+    if sets is None or _is_set(sets):
         return [sets] * count
-    own = optree.tree_leaves(sets, none_is_leaf=True, is_leaf=lambda s: isinstance(s, Set))
-    if len(own) != count or not all(s is None or isinstance(s, Set) for s in own):
+    own, nesting = optree.tree_flatten(sets, none_is_leaf=True, is_leaf=_is_set)
+    like = optree.tree_structure(variable, none_is_leaf=True)
+    if nesting != like or not all(s is None or _is_set(s) for s in own):
         raise ProblemError(
             f"the set must be None, one set for all, or a tree with a set (or None) for each of the {count} leaves"
         )

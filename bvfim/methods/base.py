@@ -21,6 +21,10 @@ whose derivative in x the method claims to give.
 """
 
 
+ENOUGH = 2000
+"""How many inner steps a reference takes where the method itself takes fewer."""
+
+
 class Reference(NamedTuple):
     """What :func:`bvfim.check_hypergradient` holds a method against.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.descent import Probe, descend, descend_inside
-from bvfim.methods.base import Estimator, Info, Reference, require_start
+from bvfim.methods.base import ENOUGH, Estimator, Info, Reference, require_start
 from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
 from bvfim.tree import Tree
@@ -185,7 +185,7 @@ class BVFIM(Estimator):
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""
-        tight = replace(self, z_steps=100 * self.z_steps, y_steps=200 * self.y_steps)
+        tight = replace(self, z_steps=max(self.z_steps, ENOUGH), y_steps=max(self.y_steps, ENOUGH))
         bias = f"{self.z_steps} steps on z and {self.y_steps} on y"
         if not isinstance(self.mu2, LowerValue):
             return Reference(tight, tight, bias)

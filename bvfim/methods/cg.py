@@ -9,7 +9,7 @@ from typing import Any
 from bvfim import linear, tree
 from bvfim.dynamics import Dynamics
 from bvfim.implicit import implicit_gradient
-from bvfim.methods.base import Info, LowerSolver, LowerState, Reference
+from bvfim.methods.base import ENOUGH, Info, LowerSolver, LowerState, Reference
 from bvfim.problem import Problem
 from bvfim.schedules import FloatOrSchedule, require, require_count
 from bvfim.status import BreakdownError
@@ -72,5 +72,5 @@ class CG(LowerSolver):
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
         """As many CG steps as y has entries, no damping, and a lower level solved much further."""
-        exact = replace(self, steps=50 * self.steps, cg_steps=2 * tree.size(state.y), damping=0.0)
+        exact = replace(self, steps=max(self.steps, ENOUGH), cg_steps=2 * tree.size(state.y), damping=0.0)
         return Reference(exact, exact, f"{self.steps} lower steps, {self.cg_steps} CG steps, damping {self.damping:g}")

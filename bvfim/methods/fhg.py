@@ -90,4 +90,4 @@ def _push(step: Any, primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> t
 
 
 def _contract(columns: Tensor, gradient: Tensor) -> Tensor:
-    return columns.flatten(1) @ gradient.flatten()
+    return columns.reshape(len(columns), -1) @ gradient.reshape(-1)

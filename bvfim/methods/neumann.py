@@ -9,7 +9,7 @@ from typing import Any
 from bvfim import linear
 from bvfim.dynamics import Dynamics
 from bvfim.implicit import implicit_gradient
-from bvfim.methods.base import Info, LowerSolver, LowerState, Reference
+from bvfim.methods.base import ENOUGH, Info, LowerSolver, LowerState, Reference
 from bvfim.problem import Problem
 from bvfim.schedules import FloatOrSchedule, require, require_count, value
 from bvfim.status import MethodError
@@ -70,5 +70,5 @@ class Neumann(LowerSolver):
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
         """A much longer series, and a lower level solved much further."""
-        exact = replace(self, steps=50 * self.steps, terms=200 * (self.terms + 1))
+        exact = replace(self, steps=max(self.steps, ENOUGH), terms=max(self.terms, ENOUGH))
         return Reference(exact, exact, f"{self.steps} lower steps, {self.terms} terms of the series")

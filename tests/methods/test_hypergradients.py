@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -46,7 +48,7 @@ def test_neumann_converges_at_the_rate_of_its_contraction():
     for terms in (20, 40, 60):
         method = bvfim.Neumann(steps=1, lr=0.3, terms=terms, eta=eta)
         errors.append(float((bvfim.hypergradient(q.problem, x, q.response(x), method) - q.gradient(x)).norm()))
-    for before, after in zip(errors, errors[1:], strict=False):
+    for before, after in itertools.pairwise(errors):
         assert after / before == pytest.approx(rate**20, rel=0.15)
 
 
@@ -59,7 +61,7 @@ def test_rhg_is_the_derivative_of_the_unrolled_steps_and_converges_at_their_rate
         found = bvfim.hypergradient(q.problem, x, y, bvfim.RHG(steps, lr))
         assert relative(found, q.unrolled(x, y, steps, lr)) < 1e-12
         errors.append(float((found - q.gradient(x)).norm()))
-    for before, after in zip(errors, errors[1:], strict=False):
+    for before, after in itertools.pairwise(errors):
         # The error is T rate^T up to constants: once for y_T, once for its derivative.
         assert rate**20 * 0.8 < after / before < rate**20 * 2.0
 
