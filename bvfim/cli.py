@@ -60,7 +60,7 @@ def reproduce(
         console.rule(name)
         config = module.Config()
         if module is complexity:
-            config = replace(config, n=512, m=8, T=32, doublings=2) if quick else config
+            config = replace(config, n=512, m=8, T=64, doublings=2) if quick else config
             results = complexity.run(config, _track("measuring"))
         else:
             config = replace(config, steps=100) if quick else config

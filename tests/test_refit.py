@@ -20,7 +20,9 @@ def test_refit_finds_the_closed_form_and_never_rises():
 def test_refit_keeps_to_a_box_and_declines_other_sets():
     q = quadratic(3, 4)
     x = torch.ones(3).double()
-    boxed = bvfim.Problem(q.problem.upper, q.problem.lower, y_set=bvfim.Box(-0.1, torch.full((4,), 0.1, dtype=torch.float64)))
+    boxed = bvfim.Problem(
+        q.problem.upper, q.problem.lower, y_set=bvfim.Box(-0.1, torch.full((4,), 0.1, dtype=torch.float64))
+    )
     y, f = refit(boxed.at(x), torch.zeros(4).double())
     assert y.abs().max() <= 0.1
     slow = torch.zeros(4).double()

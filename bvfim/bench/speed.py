@@ -124,9 +124,11 @@ def _peak_mib(task: cleaning.Task, z_steps: int, y_steps: int) -> float:
 def _figure(rounds: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
-    axes.boxplot(
-        [rounds[kind] / rounds["bare loop"] for kind in rounds.columns], tick_labels=list(rounds.columns), vert=False
-    )
+    for height, kind in enumerate(rounds.columns):
+        ratios = rounds[kind] / rounds["bare loop"]
+        axes.plot(ratios, [height] * len(ratios), "o", alpha=0.5)
+        axes.plot(ratios.median(), height, "k|", markersize=24)
+    axes.set_yticks(range(len(rounds.columns)), list(rounds.columns))
     axes.axvline(1.1, color="tab:red", linestyle=":", label="1.10")
     axes.set(xlabel="time of an upper step, as a ratio to the bare loop of the same round")
     axes.legend(frameon=False)
