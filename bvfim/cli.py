@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -24,7 +25,8 @@ from bvfim.status import BvfimError, DataError, no_such
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
-console = Console()
+# A terminal has its own width; a log or a pipe gets one that fits the tables.
+console = Console(width=None if sys.stdout.isatty() else 140)
 
 Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the settings that made them.")]
 
@@ -99,9 +101,10 @@ def _track(title: str) -> Any:
 def _finish(config: Any, results: report.Results, out: Path) -> None:
     written = report.save(results, config, out)
     for name, frame in list(results.tables.items())[:1]:
-        table = Table(str(frame.index.name or ""), *map(str, frame.columns), title=name)
-        for label, row in frame.iterrows():
-            table.add_row(str(label), *(f"{v:.4g}" if isinstance(v, float) and v % 1 else f"{v}" for v in row))
+        frame = frame.reset_index()
+        table = Table(*map(str, frame.columns), title=name, box=SIMPLE_HEAD)
+        for row in frame.itertuples(index=False):
+            table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
         console.print(table)
     for name, number in results.summary.items():
         console.print(f"{name}: {number}")

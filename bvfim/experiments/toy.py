@@ -60,7 +60,7 @@ def run(config: Config, progress: Callable[[str], Any] = lambda label: ()) -> Re
     for label, method in methods().items():
         callbacks = [_record, *progress(label)]
         solutions[label] = bvfim.solve(toy.problem, start, start, method, steps=config.steps, callbacks=callbacks)
-    table = pd.DataFrame({label: _row(toy, solution) for label, solution in solutions.items()}).T
+    table = pd.DataFrame.from_dict({label: _row(toy, s) for label, s in solutions.items()}, orient="index")
     table.index.name = "method"
     figure = _figure(config, toy, {label: s.history for label, s in solutions.items()})
     return Results({"toy": table}, {"toy": figure}, {"optimum": {"x": float(toy.x), "F": toy.upper}})
