@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -22,6 +25,18 @@ def on_gpu(variables):
     return tree.map(lambda t: t.to("cuda"), variables)
 
 
+@contextmanager
+def no_waiting():
+    """Any operation that waits for the device raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_run_as_on_the_cpu(method):
     problem, x, y = nested()
@@ -39,11 +54,8 @@ def test_a_step_never_waits_for_the_host(method):
     chosen = METHODS[method]
     state = chosen.init(problem, x, y)
     chosen.estimate(problem, x, state, 0, None)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         chosen.estimate(problem, x, state, 0, None)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "FHG"])
