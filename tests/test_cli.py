@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +15,9 @@ import bvfim
 
 def run(*arguments, cwd=None):
     code = "from bvfim.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(bvfim.__file__).parent.parent)}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 def test_reproduce_complexity_writes_what_it_says(tmp_path):
