@@ -17,7 +17,7 @@ class Batches:
     """Separate streams for the two objectives: each gets its own draw, as its third argument.
 
     A stream is a sequence of batches, a ``DataLoader`` (or anything that can be iterated again and again),
-    or an iterator with ``state_dict`` and ``load_state_dict``. At its end a stream starts over.
+    or an endless iterator with ``state_dict`` and ``load_state_dict``. At its end a stream starts over.
 
     Args:
         upper: the stream for F.
@@ -107,7 +107,8 @@ class Stream:
         self._set_rng(state["now"])
 
     def _generator(self) -> torch.Generator | None:
-        for holder in (self._source, getattr(self._source, "sampler", None)):
+        inner = getattr(self._source, "batch_sampler", None)
+        for holder in (self._source, getattr(self._source, "sampler", None), inner, getattr(inner, "sampler", None)):
             generator = getattr(holder, "generator", None)
             if generator is not None:
                 return generator

@@ -121,6 +121,8 @@ class EarlyStop:
 
     def __call__(self, run: Run) -> bool:
         """Whether to stop."""
+        if run.k == 1:  # a new run begins
+            self.best, self.best_step = math.inf, 0
         score = self.score(run)
         if score < self.best - self.margin:
             self.best, self.best_step = score, run.k

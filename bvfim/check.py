@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.implicit import implicit_gradient
 from bvfim.linear import dense
-from bvfim.methods.base import Reference
+from bvfim.methods import Reference, as_method
 from bvfim.problem import Problem
 from bvfim.refit import refit
+from bvfim.status import ProblemError
 from bvfim.tree import Tree
 from bvfim.validate import validate
 
@@ -109,100 +111,113 @@ def check_hypergradient(
         >>> bvfim.check_hypergradient(problem, x, x, bvfim.TRHG(steps=20, keep=5, lr=0.1)).verdict
         <Verdict.BIASED: 'biased by design'>
     """
+    method, problem = as_method(method), problem.counted_anew()
     validate(problem, x, y, data)
     x, y = tree.detach(x), problem.project_y(tree.detach(y))
-    dtype = tree.leaves(x)[0].dtype
-    tol = (1e-4 if dtype == torch.float64 else 3e-2) if tol is None else tol
-    state = method.init(problem, x, y)
+    tol = (1e-4 if tree.leaves(x)[0].dtype == torch.float64 else 3e-2) if tol is None else tol
+    point = _Point(problem, x, method.init(problem, x, y), step, data)
     reference = method.reference if hasattr(method, "reference") else lambda *_: Reference(method, method, "")
-    claim, sound, bias = reference(problem, x, state, step, data)
-    directions = _directions(x)
+    claim, sound, bias = reference(problem, x, point.state, step, data)
 
-    def slopes(of: Any) -> Tensor:
-        return _differences(problem, of, x, state, step, data, directions)
-
-    gradient, _, _ = method.estimate(problem, x, state, step, data)
-    estimate = _along(directions, gradient)
-    claimed = slopes(claim)
-    error = _relative(estimate, claimed)
+    gradient, _ = point.estimate(method)
+    along, differences = point.directions @ tree.flatten(gradient), point.differences(claim)
+    error = _relative(along, *differences)
     verdict = Verdict.EXACT if error <= tol else Verdict.BIASED
-    if not _is_sound(
-        problem, sound, x, state, step, data, directions, claimed if sound is claim else slopes(sound), tol
-    ):
+    if not _is_sound(point, sound, differences if sound is claim else point.differences(sound), bias, tol):
         verdict = Verdict.WRONG
-    exact = _implicit_at_minimum(problem, x, y, data)
+    if verdict is not Verdict.EXACT and point.breaks_down(method):
+        verdict, bias = Verdict.BIASED, "its linear solve broke down; " + bias
+    exact = _implicit_at_minimum(point, y)
     return HypergradientCheck(
         method=type(method).__name__,
         verdict=verdict,
-        cosine=_cosine(estimate, claimed),
+        cosine=_cosine(along, differences[0]),
         relative_error=error,
-        implicit_cosine=None if exact is None else _cosine(tree.flatten(gradient), tree.flatten(exact)),
-        implicit_error=None if exact is None else _relative(tree.flatten(gradient), tree.flatten(exact)),
+        implicit_cosine=None if exact is None else _cosine(tree.flatten(gradient), exact),
+        implicit_error=None if exact is None else _relative(tree.flatten(gradient), exact),
         bias=bias,
         estimate=gradient,
     )
 
 
-def _is_sound(
-    problem: Problem, sound: Any, x: Tree, state: Any, k: int, data: Any, directions: Tensor, slopes: Tensor, tol: float
-) -> bool:
-    gradient, following, _ = sound.estimate(problem, x, state, k, data)
-    if _relative(_along(directions, gradient), slopes) <= tol:
+@dataclass(frozen=True)
+class _Point:
+    """Where a method is checked, and its value and gradient there."""
+
+    problem: Problem
+    x: Tree
+    state: Any
+    step: int
+    data: Any
+
+    def estimate(self, method: Any, x: Tree | None = None) -> tuple[Tree, tuple[Any, Any]]:
+        x = self.x if x is None else x
+        gradient, following, info = method.estimate(self.problem, x, self.state, self.step, self.data)
+        value = info.get("value", info.get("upper"))
+        if value is None:
+            value = self.problem.at(x, self.data).upper(following.y)
+        return gradient, (following, value)
+
+    def breaks_down(self, method: Any) -> bool:
+        """Whether the method itself reports that its linear solve could not go on."""
+        _, _, info = method.estimate(self.problem, self.x, self.state, self.step, self.data)
+        return bool(info.get("breakdown", 0))
+
+    @functools.cached_property
+    def directions(self) -> Tensor:
+        """Orthonormal rows: the coordinates of a short x, random directions of a long one."""
+        m, first = tree.size(self.x), tree.leaves(self.x)[0]
+        if m <= DIRECTIONS:
+            return torch.eye(m).to(first)
+        generator = torch.Generator().manual_seed(0)
+        return torch.linalg.qr(torch.randn(m, DIRECTIONS, generator=generator, dtype=torch.float64)).Q.T.to(first)
+
+    def differences(self, method: Any) -> tuple[Tensor, float]:
+        """Central differences of the method's value along each direction, and the size of their rounding."""
+        flat = tree.flatten(self.x)
+        eps = torch.finfo(flat.dtype).eps
+        h = eps ** (1 / 3) * (1 + float(flat.abs().max()))
+
+        def value(at: Tensor) -> Tensor:
+            return self.estimate(method, tree.unravel(at, self.x))[1][1]
+
+        sides = torch.stack([torch.stack([value(flat + h * d), value(flat - h * d)]) for d in self.directions])
+        if not bool(torch.isfinite(sides).all()):
+            raise ProblemError(f"the value is not finite within {h:.1e} of x: check at a point away from that edge")
+        return (sides[:, 0] - sides[:, 1]) / (2 * h), 10 * eps * float(sides.abs().max()) / h
+
+
+def _is_sound(point: _Point, sound: Any, differences: tuple[Tensor, float], bias: str, tol: float) -> bool:
+    gradient, (following, _) = point.estimate(sound)
+    if _relative(point.directions @ tree.flatten(gradient), *differences) <= tol:
         return True
-    # A lower level that converges slowly leaves y short of the minimum, where the implicit formula is the
-    # derivative of nothing: there the formula itself is what an implicit method can be held to.
+    # A lower level that converges slowly leaves y short of the minimum, where the implicit formula is the derivative
+    # of nothing: there the formula itself is what an implicit method, biased by its own account, can be held to.
     end = getattr(following, "y", None)
-    if end is None or tree.size(end) > DENSE_LIMIT:
+    if not bias or end is None or tree.size(end) > DENSE_LIMIT:
         return False
-    at = problem.at(x, data)
+    at = point.problem.at(point.x, point.data)
     formula = at.pull(implicit_gradient(at, end, dense).gradient)
     return _relative(tree.flatten(gradient), tree.flatten(formula)) <= tol
 
 
-def _implicit_at_minimum(problem: Problem, x: Tree, y: Tree, data: Any) -> Tree | None:
-    at = problem.at(x, data)
-    if tree.size(y) > DENSE_LIMIT:
-        return None
-    found = refit(at, y)
+def _implicit_at_minimum(point: _Point, y: Tree) -> Tensor | None:
+    """The exact implicit gradient where the lower level is solved; ``None`` where there is none to trust."""
+    at = point.problem.at(point.x, point.data)
+    found = refit(at, y) if tree.size(y) <= DENSE_LIMIT else None
     if found is None:
         return None
     _, gradient, linear = implicit_gradient(at, found[0], dense)
-    scale = torch.finfo(linear.residual.dtype).eps ** 0.5
-    trusted = float(linear.residual) < scale and not bool(linear.breakdown)
-    return at.pull(gradient) if trusted else None
+    # On a face of Y the entries that are held have no curvature; elsewhere a singular Hessian has no implicit gradient.
+    definite = float(linear.curvature) > 0 or (point.problem.y_set is not None and not bool(linear.breakdown))
+    solved = float(linear.residual) < torch.finfo(linear.residual.dtype).eps ** 0.5
+    return tree.flatten(at.pull(gradient)) if definite and solved else None
 
 
-def _directions(x: Tree) -> Tensor:
-    """Orthonormal rows: the coordinates of a short x, random directions of a long one."""
-    m, first = tree.size(x), tree.leaves(x)[0]
-    if m <= DIRECTIONS:
-        rows = torch.eye(m)
-    else:
-        generator = torch.Generator().manual_seed(0)
-        rows = torch.linalg.qr(torch.randn(m, DIRECTIONS, generator=generator, dtype=torch.float64)).Q.T
-    return rows.to(first)
-
-
-def _along(directions: Tensor, gradient: Tree) -> Tensor:
-    return directions @ tree.flatten(gradient)
-
-
-def _differences(problem: Problem, method: Any, x: Tree, state: Any, k: int, data: Any, directions: Tensor) -> Tensor:
-    """Central differences of the method's value along each direction."""
-    flat = tree.flatten(x)
-    h = torch.finfo(flat.dtype).eps ** (1 / 3) * (1 + float(flat.abs().max()))
-
-    def value(at: Tensor) -> Tensor:
-        _, following, info = method.estimate(problem, tree.unravel(at, x), state, k, data)
-        found = info.get("value", info.get("upper"))
-        return problem.at(tree.unravel(at, x), data).upper(following.y) if found is None else found
-
-    return torch.stack([(value(flat + h * d) - value(flat - h * d)) / (2 * h) for d in directions])
-
-
-def _relative(a: Tensor, b: Tensor) -> float:
+def _relative(a: Tensor, b: Tensor, noise: float = 0.0) -> float:
+    """|a - b| / |b|, with what lies within the noise counted as nothing."""
     floor = torch.finfo(b.dtype).eps ** 0.5
-    return float((a - b).norm() / b.norm().clamp_min(floor))
+    return max(float((a - b).norm()) - noise * len(b) ** 0.5, 0.0) / max(float(b.norm()), floor)
 
 
 def _cosine(a: Tensor, b: Tensor) -> float:

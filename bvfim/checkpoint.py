@@ -37,8 +37,11 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_pack(content, tensors))
-    data = save(tensors, metadata={"format": FORMAT, "content": text, "digest": _digest(text, tensors)})
     target = Path(path)
+    try:
+        data = save(tensors, metadata={"format": FORMAT, "content": text, "digest": _digest(text, tensors)})
+    except SafetensorError as error:
+        raise CheckpointError(f"{target}: the checkpoint could not be written ({error})") from error
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -56,7 +59,15 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU."""
+    """The content of a checkpoint, on the CPU.
+
+    Example:
+        >>> import tempfile, bvfim
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bvfim.checkpoint.write(f"{folder}/run.safetensors", {"k": 3})
+        ...     bvfim.checkpoint.read(f"{folder}/run.safetensors")["k"]
+        3
+    """
     source = Path(path)
     if not source.is_file():
         raise CheckpointError(f"{source}: there is no such checkpoint")
@@ -71,6 +82,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = _unpack(json.loads(metadata["content"]), tensors)
         if not isinstance(content, dict):
             raise TypeError("its content is not a dict")
+    except CheckpointError:
+        raise
     except (SafetensorError, OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{source}: the checkpoint is damaged or cut short ({error})") from error
     return content

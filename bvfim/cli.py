@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -20,7 +21,7 @@ from bvfim import report
 from bvfim.bench import speed
 from bvfim.callbacks import ProgressBar
 from bvfim.experiments import complexity, toy
-from bvfim.status import BvfimError, DataError, no_such
+from bvfim.status import BvfimError, DataError, ProblemError, no_such
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
@@ -47,7 +48,10 @@ def _root(
 @app.command()
 def demo(out: Out = Path("out/demo"), start: Annotated[float, typer.Option(help="Where x and y start.")] = 3.0) -> None:
     """Solve the paper's toy with RHG, CG and BVFIM: one table, one picture."""
-    _finish(toy.Config(start=start), toy.run(toy.Config(start=start), lambda label: [ProgressBar(label)]), out)
+    if not abs(start) <= 1e6:
+        raise ProblemError(f"--start must be a number of at most a million in size, not {start}")
+    out, config = _prepared(out), toy.Config(start=start)
+    _finish(config, toy.run(config, lambda label: [ProgressBar(label)]), out)
 
 
 @app.command()
@@ -59,6 +63,7 @@ def reproduce(
     """Run experiments of the paper and put our numbers beside its own."""
     for module in _chosen(names):
         name = module.__name__.rsplit(".", 1)[-1]
+        folder = _prepared(out / name)
         console.rule(name)
         config = module.Config()
         if module is complexity:
@@ -67,7 +72,7 @@ def reproduce(
         else:
             config = replace(config, steps=100) if quick else config
             results = toy.run(config, lambda label: [ProgressBar(label)])
-        _finish(config, results, out / name)
+        _finish(config, results, folder)
 
 
 @bench_app.command("speed")
@@ -76,11 +81,14 @@ def bench_speed(
     pairs: Annotated[int, typer.Option(min=1, help="How many interleaved rounds.")] = 7,
     out: Out = Path("out/bench"),
 ) -> None:
-    """Time an upper step of ``solve`` as a ratio to a bare hand-written loop."""
-    config = speed.Config(data=data, pairs=pairs)
+    """Time an upper step of ``solve`` as a ratio to a bare hand-written loop; exit code 1 above 1.10."""
+    out, config = _prepared(out), speed.Config(data=data, pairs=pairs)
     if data == "digits":
         config = replace(config, train=600, validation=600, steps=10)
-    _finish(config, speed.run(config, _track("timing")), out)
+    results = speed.run(config, _track("timing"))
+    _finish(config, results, out)
+    if not results.summary["within 1.10 of the bare loop"]:
+        raise typer.Exit(1)
 
 
 def _chosen(names: Sequence[str]) -> list[ModuleType]:
@@ -98,6 +106,12 @@ def _track(title: str) -> Any:
     return wrap
 
 
+def _prepared(out: Path) -> Path:
+    """The folder, made before the work rather than after it."""
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
 def _finish(config: Any, results: report.Results, out: Path) -> None:
     written = report.save(results, config, out)
     for name, frame in list(results.tables.items())[:1]:
@@ -107,14 +121,14 @@ def _finish(config: Any, results: report.Results, out: Path) -> None:
             table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
         console.print(table)
     for name, number in results.summary.items():
-        console.print(f"{name}: {number}")
-    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True)
+        console.print(f"{name}: {number}", markup=False)
+    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True, markup=False)
 
 
 def main() -> None:
     """Run the command; errors of the library end in one sentence and exit code 2."""
     try:
         app()
-    except BvfimError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", soft_wrap=True)
+    except (BvfimError, OSError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)

@@ -9,11 +9,13 @@ import pandas as pd
 import torch
 
 from bvfim import tree
+from bvfim.batches import Draws
 from bvfim.memory import PeakMemory
 from bvfim.problem import Problem
 from bvfim.refit import refit
 from bvfim.run import Run
 from bvfim.solve import solve
+from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
 
@@ -52,23 +54,30 @@ def compare(
         (['RHG', 'CG'], ['upper', 'lower', 'lower_gap'])
     """
     named = dict(methods) if isinstance(methods, Mapping) else _labels(methods)
+    batches = options.get("batches")
+    begin = Draws(batches).state_dict()
     callbacks = list(options.pop("callbacks", ()))
     if gradients is not None:
         callbacks.append(lambda run: _spent(run) >= gradients)
     rows = []
     for label, method in named.items():
+        Draws(batches).load_state_dict(begin)
         torch.manual_seed(seed)
         solution = solve(problem, x, y, method, callbacks=callbacks, **options)
         row = {"method": label, "upper": solution.upper, "lower": solution.lower}
-        row["lower_gap"] = _gap(problem, solution) if options.get("batches") is None else float("nan")
+        row["lower_gap"] = _gap(problem, solution) if batches is None else float("nan")
         row |= {f"{name}_evaluations": count for name, count in solution.evaluations.items()}
-        row |= {"seconds": solution.seconds, "peak_mib": _peak(problem, solution, y, options.get("batches"))}
+        row |= {"seconds": solution.seconds, "peak_mib": _peak(problem, solution, y, batches)}
         rows.append(row | {"steps": solution.steps, "status": solution.status.value})
+        if solution.status is Status.INTERRUPTED:
+            break
     return pd.DataFrame(rows).set_index("method")
 
 
 def _labels(methods: Sequence[Any]) -> dict[str, Any]:
     """Class names, numbered where one occurs again."""
+    if not isinstance(methods, Sequence) or not methods:
+        raise MethodError("compare needs a sequence of methods, or a mapping from labels to methods, that is not empty")
     named: dict[str, Any] = {}
     for method in methods:
         name = method.__name__ if isinstance(method, type) else type(method).__name__
@@ -83,7 +92,7 @@ def _spent(run: Run) -> int:
 
 
 def _gap(problem: Problem, solution: Any) -> float:
-    at = problem.at(solution.x)
+    at = problem.counted_anew().at(solution.x)
     lowest = solution.lower
     for start in (solution.y, solution.z):
         found = refit(at, start)
@@ -96,8 +105,8 @@ def _gap(problem: Problem, solution: Any) -> float:
 def _peak(problem: Problem, solution: Any, y: Tree, batches: Any) -> float:
     if batches is not None:
         return float("nan")
-    x = solution.x
-    state = solution.method.init(problem, x, y)
+    x, problem = solution.x, problem.counted_anew()
+    state = solution.method.init(problem, x, tree.detach(y))
     with PeakMemory(tree.leaves(x)[0].device) as memory:
         solution.method.estimate(problem, x, state, 0, None)
     return memory.peak / 2**20

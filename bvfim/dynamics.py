@@ -19,7 +19,18 @@ from bvfim.tree import Tree
 
 
 class Dynamics(Protocol):
-    """What an explicit method needs of a lower-level optimiser."""
+    """What an explicit method needs of a lower-level optimiser: any class with these two methods will do.
+
+    Example:
+        >>> import torch, bvfim
+        >>> class SignDescent:
+        ...     def init(self, y):
+        ...         return ()
+        ...     def step(self, y, d, memory, t):
+        ...         return y - 0.1 * torch.tanh(10 * d), memory
+        >>> bvfim.RHG(steps=3, dynamics=SignDescent()).steps
+        3
+    """
 
     def init(self, y: Tree) -> Tree:
         """The memory before the first step."""
@@ -43,7 +54,7 @@ class GradientDescent:
     lr: float = 0.01
 
     def __post_init__(self) -> None:
-        require(self, "lr", above=0)
+        require(self, "lr", above=0, schedule=False)
 
     def init(self, y: Tree) -> Tree:
         """No memory."""
@@ -71,11 +82,11 @@ class Momentum:
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        require(self, "lr", above=0)
-        require(self, "beta", at_least=0)
+        require(self, "lr", above=0, schedule=False)
+        require(self, "beta", at_least=0, schedule=False)
 
     def init(self, y: Tree) -> Tree:
-        """V = 0."""
+        """v = 0."""
         return tree.zeros_like(y)
 
     def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
@@ -106,9 +117,9 @@ class Adam:
     floor: float = 1e-16
 
     def __post_init__(self) -> None:
-        require(self, "lr", above=0)
+        require(self, "lr", above=0, schedule=False)
         for name in ("beta1", "beta2", "eps", "floor"):
-            require(self, name, at_least=0)
+            require(self, name, at_least=0, schedule=False)
         for name in ("beta1", "beta2"):
             if getattr(self, name) >= 1:
                 raise MethodError(f"Adam: {name} must be below 1, not {getattr(self, name)!r}")
@@ -125,6 +136,7 @@ class Adam:
         bias1, bias2 = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
 
         def move(p: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            return p - self.lr / bias1 * m / (torch.sqrt(v / bias2 + self.floor) + self.eps)
+            floor = max(self.floor, torch.finfo(v.dtype).tiny)
+            return p - self.lr / bias1 * m / (torch.sqrt(v / bias2 + floor) + self.eps)
 
         return tree.map(move, y, first, second), (first, second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bvfim import tree
-from bvfim.methods import BVFIM
+from bvfim.methods import as_method
 from bvfim.problem import Problem
 from bvfim.tree import Tree
 from bvfim.validate import validate
@@ -21,7 +21,8 @@ def hypergradient(
         x: where.
         y: the lower-level start.
         method: what estimates; ``bvfim.BVFIM()`` by default.
-        state: the state of the last call, or ``method.init(problem, x, y)``, to go on from it.
+        state: the state of the last call, or ``method.init(problem, x, y)``, to go on from it; the problem is then
+            not checked again.
         step: the upper step k, for schedules.
         data: the batch.
 
@@ -41,8 +42,11 @@ def hypergradient(
         >>> x
         tensor([0.8750])
     """
-    method = BVFIM() if method is None else method
-    validate(problem, x, y, data)
-    begin = method.init(problem, x, problem.project_y(tree.detach(y))) if state is None else state
+    method = as_method(method)
+    if state is None:
+        validate(problem, x, y, data)
+        begin = method.init(problem, x, problem.project_y(tree.detach(y)))
+    else:
+        begin = tree.detach(state)
     gradient, following, _ = method.estimate(problem, x, begin, step, data)
     return gradient if state is None else (gradient, following)

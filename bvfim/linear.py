@@ -15,6 +15,9 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.tree import Tree
 
+EXACT_LIMIT = 512
+"""Up to how many unknowns CG keeps its residuals orthogonal when it is asked for the exact solution."""
+
 
 class LinearResult(NamedTuple):
     """An approximate solution and how it was reached, as scalar tensors."""
@@ -36,11 +39,11 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
     .. math:: \alpha = \frac{r^\top r}{p^\top A p},\quad q \mathrel{+}= \alpha p,\quad
               r \mathrel{-}= \alpha A p,\quad p \leftarrow r + \frac{r_+^\top r_+}{r^\top r} p
 
-    It stops by itself when the residual is at rounding level, and at a direction with
-    :math:`p^\top A p \le 0`, where A is not positive definite: the last good iterate is returned and
-    ``breakdown`` is set. With as many steps as unknowns the caller asks for the exact solution, which rounding
-    spoils by the loss of orthogonality among the residuals; then they are kept orthogonal explicitly, at the price of
-    storing them (at most ``steps`` squared numbers).
+    It stops by itself when the residual is at rounding level, and at a direction whose curvature
+    :math:`p^\top A p / p^\top p` is negative or at rounding level, where A is not positive definite: the last good
+    iterate is returned and ``breakdown`` is set. With as many steps as unknowns the caller asks for the exact
+    solution, which rounding spoils by the loss of orthogonality among the residuals; then they are kept orthogonal
+    explicitly, at the price of storing them (n squared numbers, for n up to 512) and one product more.
 
     Example:
         >>> import torch
@@ -54,26 +57,36 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
     eps = torch.finfo(bb.dtype).eps
     active = bb > 0
     breakdown = torch.zeros_like(active)
-    lowest = torch.full_like(bb, torch.inf)
+    lowest, highest = torch.full_like(bb, torch.inf), torch.zeros_like(bb)
+    rounding = 10 * eps * tree.size(b)
     taken = torch.zeros_like(bb)
-    earlier: list[Tensor] | None = [] if steps >= tree.size(b) else None
-    for _ in range(steps):
+    exact = steps >= tree.size(b) <= EXACT_LIMIT
+    steps = min(steps, tree.size(b)) if exact else steps
+    earlier = tree.flatten(b).new_zeros(steps if exact else 0, tree.size(b))
+    for step in range(steps):
         Ap = matvec(p)
         pAp, pp = tree.dot(p, Ap), tree.dot(p, p)
-        lowest = torch.where(active, torch.minimum(lowest, pAp / pp), lowest)
-        sound = (pAp > 0) & pAp.isfinite()
+        curvature = pAp / pp
+        lowest = torch.where(active, torch.minimum(lowest, curvature), lowest)
+        highest = torch.where(active, torch.maximum(highest, curvature.abs()), highest)
+        # A curvature at rounding level is that of a singular A: dividing by it would return noise.
+        sound = (curvature > rounding * highest) & curvature.isfinite()
         breakdown = breakdown | (active & ~sound)
         active = active & sound
         alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
-        if earlier is not None:
-            earlier.append(torch.where(active, tree.flatten(r) / rr.sqrt(), 0.0))
+        if exact:
+            earlier[step] = torch.where(active, tree.flatten(r) / rr.sqrt(), 0.0)
         q, r = tree.axpy(alpha, p, q), tree.where(active, tree.axpy(-alpha, Ap, r), r)
-        r = r if earlier is None else _orthogonal(r, torch.stack(earlier))
+        r = _orthogonal(r, earlier[: step + 1]) if exact else r
         rr_next = tree.dot(r, r)
         p = tree.where(active, tree.axpy(rr_next / rr, p, r), p)
         rr = torch.where(active, rr_next, rr)
         taken = taken + active
         active = active & (rr > (eps * eps) * bb)
+    if exact:
+        # The residuals that were kept orthogonal are no longer those of q.
+        true = tree.sub(b, matvec(q))
+        rr = torch.where(taken > 0, tree.dot(true, true), rr)
     residual = torch.where(bb > 0, (rr / bb).sqrt(), torch.zeros_like(bb))
     return LinearResult(q, residual, lowest, taken, breakdown.to(bb.dtype))
 
@@ -143,11 +156,11 @@ def dense(matvec: Callable[[Tree], Tree], b: Tree) -> LinearResult:
     solution = torch.linalg.pinv(matrix, hermitian=True) @ vector
     residual = torch.linalg.vector_norm(vector - matrix @ solution) / torch.linalg.vector_norm(vector)
     spectrum = torch.linalg.eigvalsh(matrix)
-    lowest = spectrum[0]
     rounding = vector.numel() * torch.finfo(vector.dtype).eps * spectrum.abs().amax()
+    lowest = torch.where(spectrum[0].abs() <= rounding, torch.zeros_like(rounding), spectrum[0])
     steps = torch.full_like(lowest, vector.numel())
     return LinearResult(
-        tree.unravel(solution, b), residual.nan_to_num(0.0), lowest, steps, (lowest < -rounding).to(lowest.dtype)
+        tree.unravel(solution, b), residual.nan_to_num(0.0), lowest, steps, (lowest < 0).to(lowest.dtype)
     )
 
 

@@ -67,7 +67,8 @@ class Problem:
         context: ``context(x, batch)`` computes once per upper step what does not depend on y (features,
             sample weights). Its value, a tree of tensors, becomes ``data``; the inner loops see it
             detached, and the gradient in x flows through it. ``batch`` is ``None`` without batches.
-        joint: returns the pair (F, f) from one pass where the two share work. It takes what ``upper`` takes.
+        joint: returns the pair (F, f) from one pass where the two share work. It takes what ``upper`` takes; with
+            :class:`bvfim.Batches` it gets the pair of batches, a :class:`bvfim.Draw`.
 
     ``data`` is the batch that ``solve(batches=...)`` drew, or the value of ``context`` where there is one.
 
@@ -94,18 +95,19 @@ class Problem:
     evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("upper", "lower"):
-            if not callable(getattr(self, name)):
-                raise ProblemError(f"{name} must be a function of (x, y), not {type(getattr(self, name)).__name__}")
+        for name in ("upper", "lower", "context", "joint"):
+            given = getattr(self, name)
+            if not callable(given) and not (given is None and name in ("context", "joint")):
+                raise ProblemError(f"{name} must be a function, not a {type(given).__name__}")
 
     @functools.cached_property
     def _takes_data(self) -> dict[str, bool]:
         return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint")}
 
     def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
-        """The objective ``name`` at (x, y), with the data where it takes them. Not counted."""
+        """The objective ``name`` at (x, y), with the data where there are some and it takes them. Not counted."""
         objective = getattr(self, name)
-        return objective(x, y, data) if self._takes_data[name] else objective(x, y)
+        return objective(x, y, data) if data is not None and self._takes_data[name] else objective(x, y)
 
     def counted_anew(self) -> Problem:
         """The same problem with counters of its own, at zero."""
@@ -192,7 +194,7 @@ class At:
 
     @torch.enable_grad()
     def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
-        """F and its gradient in y."""
+        """f and its gradient in y."""
         self.count.lower += 1
         y = tree.variable(y)
         f = self.f(self.u, y)
@@ -269,6 +271,8 @@ class At:
             value = self.problem.context(tree.unflatten(self._x, x), self._batch)
             return [t for t in tree.leaves(value) if _is_float(t)]
 
+        if len(self.u) == len(in_x):
+            return list(in_x)
         leaves = tree.leaves(self._x)
         in_c = torch.func.vmap(lambda v: torch.func.jvp(context, (leaves,), (v,))[1])(list(in_x))
         return [*in_x, *in_c]
@@ -288,11 +292,14 @@ def _is_float(leaf: Any) -> bool:
 
 
 def accepts(objective: Callable[..., Any] | None, count: int) -> bool:
-    """Whether ``objective`` can be called with ``count`` positional arguments."""
-    if objective is None:
-        return False
+    """Whether ``objective`` can be called with ``count`` positional arguments, as far as its signature tells."""
+    function = objective.forward if isinstance(objective, torch.nn.Module) else objective
     try:
-        inspect.signature(objective).bind(*range(count))
+        signature = inspect.signature(function)  # type: ignore[arg-type]
     except (TypeError, ValueError):
+        return objective is not None
+    try:
+        signature.bind(*range(count))
+    except TypeError:
         return False
     return True

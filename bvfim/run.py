@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +16,7 @@ from torch import Tensor
 from bvfim import checkpoint, tree
 from bvfim.batches import Draws
 from bvfim.problem import Problem
-from bvfim.status import CheckpointError
+from bvfim.status import BvfimWarning, CheckpointError
 from bvfim.tree import Tree
 
 
@@ -75,12 +78,18 @@ class Run:
         parts = {"method": self.method, "optimizer": self.optimizer, "scheduler": self.scheduler}
         return {name: type(part).__name__ for name, part in parts.items()}
 
+    @property
+    def _settings(self) -> str:
+        """The method's settings in words; functions have no words of their own that last."""
+        return re.sub(r"<function .*?>", "<function>", repr(self.method))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, atomically."""
         checkpoint.write(
             path,
             {
                 "kinds": self._kinds,
+                "settings": self._settings,
                 "k": self.k,
                 "seconds": self.seconds,
                 "x": tree.leaves(self.x),
@@ -89,7 +98,7 @@ class Run:
                 "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
                 "draws": self.draws.state_dict(),
                 "evaluations": self.problem.evaluations.as_dict(),
-                "rows": self.rows,
+                "rows": _columns(self.rows),
                 "random": checkpoint.random_state(),
             },
         )
@@ -97,11 +106,25 @@ class Run:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint of the same problem and method."""
         saved = checkpoint.read(path)
+        try:
+            self._take_over(saved, path)
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"{path}: the checkpoint belongs to another run ({error})") from error
+
+    def _take_over(self, saved: dict[str, Any], path: str | os.PathLike[str]) -> None:
         for part, kind in self._kinds.items():
             if saved["kinds"][part] != kind:
                 raise CheckpointError(
                     f"{path}: the checkpoint belongs to another run: its {part} is {saved['kinds'][part]}, not {kind}"
                 )
+        if saved["settings"] != self._settings:
+            warnings.warn(
+                f"{path}: the checkpoint was made by {saved['settings']}, and goes on with {self._settings}",
+                BvfimWarning,
+                stacklevel=4,
+            )
         checkpoint.check_like(saved["x"], tree.leaves(self.x), "x", path)
         checkpoint.check_like(saved["state"], tree.leaves(self.state), "lower-level state", path)
         device = tree.leaves(self.x)[0].device
@@ -114,7 +137,7 @@ class Run:
         self.draws.load_state_dict(saved["draws"])
         for name, number in saved["evaluations"].items():
             setattr(self.problem.evaluations, name, number)
-        self.k, self.rows, self.seconds_before = saved["k"], saved["rows"], saved["seconds"]
+        self.k, self.rows, self.seconds_before = saved["k"], _rows(saved["rows"]), saved["seconds"]
         checkpoint.restore_random_state(saved["random"])
 
     @torch.no_grad()
@@ -125,14 +148,12 @@ class Run:
 
     @torch.no_grad()
     def moved(self, gradient: Tree) -> Tree:
-        """X after one step of the optimiser along the gradient, projected onto X."""
+        """x after one step of the optimiser along the gradient, projected onto X."""
+        self.reset_parameters()
         for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
             p.grad = g
         self.optimizer.step()
-        x = tree.clone(self.problem.project_x(tree.unflatten(self.x, self.parameters)))
-        for p, value in zip(self.parameters, tree.leaves(x), strict=True):
-            p.copy_(value)
-        return x
+        return tree.clone(self.problem.project_x(tree.unflatten(self.x, self.parameters)))
 
     def complete_step(self, x: Tree, state: Any) -> None:
         """Take over what a step found, and move the learning rate on."""
@@ -142,3 +163,18 @@ class Run:
         elif self.scheduler is not None:
             self.scheduler.step()
         self.complete = True
+
+
+def _columns(rows: list[dict[str, float]]) -> dict[str, Tensor]:
+    """The history as one tensor a column; NaN where a row lacks it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name, math.nan) for row in rows] for name in names}
+    return {
+        name: torch.tensor(column, dtype=torch.int64 if all(isinstance(v, int) for v in column) else torch.float64)
+        for name, column in columns.items()
+    }
+
+
+def _rows(columns: dict[str, Tensor]) -> list[dict[str, float]]:
+    lists = {name: column.tolist() for name, column in columns.items()}
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]

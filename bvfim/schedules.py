@@ -7,6 +7,8 @@ frozen dataclasses, so that they print, compare and pickle; any function of ``k`
 from __future__ import annotations
 
 import math
+import numbers
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -48,8 +50,8 @@ class geometric:
     rate: float
 
     def __call__(self, k: int) -> float:
-        """The value at step k."""
-        return self.start * self.rate**k
+        """The value at step k; it stays above zero however long a run is."""
+        return max(self.start * self.rate**k, sys.float_info.min) if self.start > 0 < self.rate else 0.0
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,25 @@ class join:
         return schedule(k - begin)
 
 
-def value(number: FloatOrSchedule, k: int, name: str) -> float:
-    """The value of a float or schedule at step ``k``; a schedule must stay positive and finite."""
+def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> float:
+    """The value of a float or schedule at step ``k``; a schedule must stay positive (or zero) and finite."""
     if not callable(number):
         return float(number)
     result = float(number(k))
-    if not (math.isfinite(result) and result > 0):
+    if not (math.isfinite(result) and (result > 0 or (zero and result == 0))):
         raise MethodError(f"the schedule of {name} returned {result} at step {k}: it must stay positive and finite")
     return result
 
 
-def require(owner: object, name: str, *, at_least: float | None = None, above: float | None = None) -> None:
+def require(
+    owner: object, name: str, *, at_least: float | None = None, above: float | None = None, schedule: bool = True
+) -> None:
     """Refuse a number out of range in the field ``name`` of ``owner``; schedules are checked as they run."""
     number = getattr(owner, name)
-    if callable(number):
+    if schedule and callable(number):
         return
     bound = f"at least {at_least:g}" if at_least is not None else f"above {above:g}"
-    good = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    good = type(number) is not bool and isinstance(number, numbers.Real) and math.isfinite(number)
     if good and at_least is not None:
         good = number >= at_least
     if good and above is not None:
@@ -129,7 +133,7 @@ def require(owner: object, name: str, *, at_least: float | None = None, above: f
 def require_count(owner: object, name: str, at_least: int = 1) -> None:
     """Refuse anything but a whole number of at least ``at_least`` in the field ``name`` of ``owner``."""
     number = getattr(owner, name)
-    if not isinstance(number, int) or isinstance(number, bool) or number < at_least:
+    if type(number) is bool or not isinstance(number, numbers.Integral) or number < at_least:
         raise MethodError(
             f"{type(owner).__name__}: {name} must be a whole number of at least {at_least}, not {number!r}"
         )

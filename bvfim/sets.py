@@ -23,7 +23,14 @@ from bvfim.tree import Tree
 
 
 class Tangent(NamedTuple):
-    """Free directions at a point of a set: their orthogonal projection, and the face's curvature."""
+    """Free directions at a point of a set: their orthogonal projection, and the face's curvature.
+
+    Example:
+        >>> import torch, bvfim
+        >>> at_the_bound = bvfim.Box(0, 1).tangent(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 1.0]))
+        >>> at_the_bound.project(torch.tensor([3.0, 3.0]))
+        tensor([0., 3.])
+    """
 
     project: Callable[[Tensor], Tensor]
     curvature: Tensor | float
@@ -31,7 +38,13 @@ class Tangent(NamedTuple):
 
 @runtime_checkable
 class Set(Protocol):
-    """What a set must offer. Any class with these two methods will do."""
+    """What a set must offer. Any class with these two methods will do.
+
+    Example:
+        >>> import bvfim
+        >>> isinstance(bvfim.Box(0, 1), bvfim.sets.Set)
+        True
+    """
 
     def project(self, point: Tensor) -> Tensor:
         """The nearest point of the set, differentiable almost everywhere."""
@@ -47,7 +60,8 @@ class Box:
     """{ v : lower <= v <= upper }, entry by entry.
 
     Args:
-        lower: a number, a tensor that broadcasts to the leaf, or -inf.
+        lower: a number, a tensor that broadcasts to the leaf, or -inf. Keep tensors on the leaf's device: one from
+            elsewhere is copied there at every projection.
         upper: likewise, or +inf.
 
     Example:
@@ -72,12 +86,16 @@ class Box:
         """Each entry clamped between its bounds."""
         # clamp_min and clamp_max pass the whole derivative on at a tie, where torch.maximum would halve it.
         low, high = self._bounds(point)
-        return point.clamp_min(low).clamp_max(high)
+        inside = point.clamp_min(low).clamp_max(high)
+        pinned = low == high
+        if isinstance(pinned, bool):
+            return inside.detach() if pinned else inside
+        return torch.where(pinned, inside.detach(), inside)
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
         """Free are the entries that no bound stops from following the negative gradient."""
         low, high = self._bounds(point)
-        stopped = ((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0))
+        stopped = ((point <= low) & ((gradient > 0) | (point >= high))) | ((point >= high) & (gradient < 0))
         free = (~stopped).to(point.dtype)
         return Tangent(lambda v: free * v, 0.0)
 
@@ -122,7 +140,7 @@ class Ball:
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
         """Inside: everything. On the sphere: across the normal, with curvature |gradient| / radius."""
         normal = (point - self._centre(point)) / self.radius
-        rim = normal.square().sum() >= 1 - 10 * torch.finfo(point.dtype).eps ** 0.5
+        rim = normal.square().sum() >= 1 - 100 * torch.finfo(point.dtype).eps
         active = (rim & ((normal * gradient).sum() < 0)).to(point.dtype)
         unit = normal / normal.square().sum().clamp_min(torch.finfo(point.dtype).tiny).sqrt()
         curvature = active * (gradient * unit).sum().abs() / self.radius
@@ -182,12 +200,23 @@ def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
     if sets is None or _is_set(sets):
         return [sets] * count
     own, nesting = optree.tree_flatten(sets, none_is_leaf=True, is_leaf=_is_set)
-    like = optree.tree_structure(variable, none_is_leaf=True)
+    entries, like = optree.tree_flatten(variable, none_is_leaf=True)
     if nesting != like or not all(s is None or _is_set(s) for s in own):
         raise ProblemError(
             f"the set must be None, one set for all, or a tree with a set (or None) for each of the {count} leaves"
         )
-    return own
+    return [s for s, entry in zip(own, entries, strict=True) if entry is not None]
+
+
+def check_fit(sets: SetTree, variable: Tree, name: str) -> None:
+    """Refuse sets whose bounds or centres do not have the shape of the leaf that they are for."""
+    for s, leaf in zip(per_leaf(sets, variable), tree.leaves(variable), strict=True):
+        try:
+            fits = s is None or s.project(leaf).shape == leaf.shape
+        except (RuntimeError, IndexError):
+            fits = False
+        if not fits:
+            raise ProblemError(f"{name}_set: a {type(s).__name__} does not fit a leaf of shape {tuple(leaf.shape)}")
 
 
 def project(sets: SetTree, variable: Tree) -> Tree:

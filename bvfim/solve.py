@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.batches import Draws
-from bvfim.methods import BVFIM
+from bvfim.methods import as_method
 from bvfim.problem import Problem
 from bvfim.run import Run
 from bvfim.status import BvfimWarning, MethodError, Status
@@ -108,8 +108,8 @@ def solve(
         batches: a stream of batches or :class:`bvfim.Batches`; one draw per step.
         callbacks: functions of the :class:`bvfim.Run`, called after each step; one that returns True stops.
         scheduler: takes the optimiser and gives a torch learning-rate scheduler, stepped once per step.
-        tol: stop when the projected gradient :math:`|x - P_X(x - g)|` is at most this.
-        time_limit: stop after this many seconds.
+        tol: stop at an x whose projected gradient :math:`|x - P_X(x - g)|` is at most this.
+        time_limit: stop after this many seconds; a resumed run has them anew.
         resume: a checkpoint to go on from, bit for bit; ``steps`` counts from the start of the first part.
 
     Returns:
@@ -127,16 +127,19 @@ def solve(
         >>> print(f"x = {solution.x.item():.3f}, y = {solution.y.item():.3f}, F = {solution.upper:.3f}")
         x = 2.500, y = 1.500, F = 0.500
     """
-    method = _method(method)
-    if not isinstance(steps, int) or steps < 0:
+    method = as_method(method)
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
         raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")
+    if tol is not None and not tol >= 0:
+        raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
     draws, problem = Draws(batches), problem.counted_anew()
     first = draws.draw()
+    x, y = _copies(x, y)
     validate(problem, x, y, first)
-    x = _projected(problem.project_x, tree.clone(x), "x")
-    y = _projected(problem.project_y, tree.clone(y), "y")
-    moved, schedule = _optimizer(optimizer, scheduler, x)
-    run = Run(problem, method, x, method.init(problem, x, y), moved, schedule, draws, steps)
+    x = _projected(problem.project_x, x, "x")
+    y = _projected(problem.project_y, y, "y")
+    mover, rates = _optimizer(optimizer, scheduler, x)
+    run = Run(problem, method, x, method.init(problem, x, y), mover, rates, draws, steps)
     pending = [first]
     if resume is not None:
         run.load(resume)
@@ -150,9 +153,9 @@ def solve(
                 data = pending.pop() if pending else draws.draw()
                 ended = _advance(run, data, tol)
                 stops = [callback(run) for callback in callbacks] if run.complete else []
-                if ended is None and any(stop is True for stop in stops):
+                if ended is None and any(stop is not None and bool(stop) for stop in stops):
                     ended = Status.STOPPED
-                if ended is None and time_limit is not None and run.seconds >= time_limit:
+                if ended is None and time_limit is not None and run.seconds - run.seconds_before >= time_limit:
                     ended = Status.TIME_LIMIT
                 if ended is None and interrupted:
                     ended = Status.INTERRUPTED
@@ -161,8 +164,9 @@ def solve(
                     break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    for callback in callbacks:
-        getattr(callback, "finish", lambda run: None)(run)
+    finally:
+        for callback in callbacks:
+            getattr(callback, "finish", lambda run: None)(run)
     return _solution(run, y, data, status)
 
 
@@ -171,11 +175,13 @@ def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     run.complete = False
     gradient, state, info = run.method.estimate(run.problem, run.x, run.state, run.k, data)
     _check_like(gradient, run.x, run.method)
-    x = run.moved(gradient)
+    x = run.x
     if tol is not None:
-        with torch.no_grad():
-            gap = tree.sub(run.x, run.problem.project_x(tree.sub(run.x, gradient)))
-            info = {**info, "stationarity": tree.norm(gap)}
+        gap = tree.sub(x, run.problem.project_x(tree.sub(x, gradient)))
+        info = {**info, "stationarity": tree.norm(gap)}
+    converged = tol is not None and bool(info["stationarity"] <= tol)
+    if not converged:
+        x = run.moved(gradient)
     row = _floats({**info, "grad_norm": tree.norm(gradient), "x_norm": tree.norm(x)})
     finite = all(math.isfinite(row.get(name, 0.0)) for name in ("upper", "lower", "grad_norm", "x_norm"))
     count = run.problem.evaluations
@@ -186,7 +192,7 @@ def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     if not finite:
         return Status.NON_FINITE
     run.complete_step(x, state)
-    return Status.CONVERGED if tol is not None and row["stationarity"] <= tol else None
+    return Status.CONVERGED if converged else None
 
 
 @contextmanager
@@ -219,12 +225,9 @@ def _floats(info: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _method(method: Any) -> Any:
-    method = BVFIM() if method is None else method
-    method = method() if isinstance(method, type) else method
-    if not (hasattr(method, "init") and hasattr(method, "estimate")):
-        raise MethodError(f"a method needs init and estimate, which a {type(method).__name__} does not have")
-    return method
+def _copies(*variables: Tree) -> Tree:
+    """Copies of the caller's tensors; what is no tensor is left for :func:`validate` to refuse."""
+    return tree.map(lambda t: t.detach().clone() if isinstance(t, Tensor) else t, variables)
 
 
 def _projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
@@ -244,6 +247,10 @@ def _optimizer(
     optimizer: OptimizerFactory | None, scheduler: SchedulerFactory | None, x: Tree
 ) -> tuple[torch.optim.Optimizer, Any]:
     parameters = [t.clone().requires_grad_() for t in tree.leaves(x)]
+    if optimizer is not None and not callable(optimizer):
+        raise MethodError(
+            f"optimizer must be a function from tensors to a torch optimiser, not a {type(optimizer).__name__}"
+        )
     made = torch.optim.Adam(parameters, lr=0.01) if optimizer is None else optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
         raise MethodError(

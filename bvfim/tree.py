@@ -53,29 +53,29 @@ def variable(tree: Tree) -> Tree:
 
 
 def add(a: Tree, b: Tree) -> Tree:
-    """A + b."""
+    """a + b."""
     return map(torch.add, a, b)
 
 
 def sub(a: Tree, b: Tree) -> Tree:
-    """A - b."""
+    """a - b."""
     return map(torch.sub, a, b)
 
 
 def scale(c: float | Tensor, a: Tree) -> Tree:
-    """C a, for a scalar c."""
-    return map(lambda t: c * t, a)
+    """c a, for a scalar c, in the dtype of a."""
+    return map(lambda t: c.to(t.dtype) * t if isinstance(c, Tensor) else c * t, a)
 
 
 def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
-    """C a + b, for a scalar c."""
+    """c a + b, for a scalar c, in the dtype of b."""
     if isinstance(c, Tensor):
-        return map(lambda s, t: t + c * s, a, b)
+        return map(lambda s, t: t + c.to(t.dtype) * s, a, b)
     return map(lambda s, t: torch.add(t, s, alpha=c), a, b)
 
 
 def where(condition: Tensor, a: Tree, b: Tree) -> Tree:
-    """A if the scalar boolean tensor ``condition`` else b, without asking the host."""
+    """a if the scalar boolean tensor ``condition`` else b, without asking the host."""
     return map(lambda s, t: torch.where(condition, s, t), a, b)
 
 
@@ -91,8 +91,9 @@ def dot(a: Tree, b: Tree) -> Tensor:
 
 
 def norm(a: Tree) -> Tensor:
-    """|a|, the Euclidean norm over all leaves, a scalar tensor."""
-    return dot(a, a).sqrt()
+    """|a|, the Euclidean norm over all leaves, a scalar tensor of at least single precision."""
+    lengths = [torch.linalg.vector_norm(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in leaves(a)]
+    return lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
 
 
 def size(a: Tree) -> int:
@@ -136,14 +137,16 @@ def grad(
         retain_graph=retain_graph,
         materialize_grads=True,
     )
-    return unflatten(inputs, found)
+    # torch 2.4 gives the zeros of unused inputs a graph of their own.
+    return unflatten(inputs, found if create_graph else [g.detach() for g in found])
 
 
 def parameters(module: torch.nn.Module) -> dict[str, Tensor]:
     """The parameters of a module as a dict by name: a tree to use as ``x`` or ``y``.
 
     The tensors are detached copies, so solving leaves the module as it is. Call the module with them
-    through ``torch.func.functional_call(module, parameters, inputs)``; buffers stay the module's own.
+    through ``torch.func.functional_call(module, parameters, inputs)``. Buffers stay the module's own: in training mode
+    BatchNorm goes on updating its running statistics with every evaluation, as it does outside of bvfim.
 
     Example:
         >>> import torch, bvfim

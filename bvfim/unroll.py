@@ -55,6 +55,7 @@ def reverse(
         y, memory = dynamics.step(y, direction(u, y, create_graph), memory, t)
         return at.problem.project_y(y), memory
 
+    @torch.no_grad()
     def run_detached(carry: Tree, begin: int, end: int) -> Tree:
         for t in range(begin, end):
             carry = tree.detach(step(at.u, (tree.variable(carry[0]), carry[1]), t, create_graph=False))

@@ -18,8 +18,8 @@ def validate(problem: Problem, x: Tree, y: Tree, batch: Any = None) -> None:
     if torch.is_inference_mode_enabled():
         raise ProblemError("bilevel methods need gradients, which torch.inference_mode() rules out")
     _check_tensors(x, y)
-    sets.per_leaf(problem.x_set, x)
-    sets.per_leaf(problem.y_set, y)
+    sets.check_fit(problem.x_set, x, "x")
+    sets.check_fit(problem.y_set, y, "y")
     if batch is None and problem.context is None:
         for name in ("upper", "lower"):
             if not accepts(getattr(problem, name), 2):
@@ -58,6 +58,10 @@ def _check_objective(at: At, name: str, y: Tree) -> None:
         value = evaluate(u, v)
         if not isinstance(value, Tensor):
             raise ProblemError(f"{name} must return a scalar tensor, not a {type(value).__name__}")
+        if not value.is_floating_point() and value.dim() == 0 and not value.requires_grad:
+            value = value.double()  # argmax and the like: refused below as not differentiable
+        if value.is_complex():
+            raise ProblemError(f"{name} must return a real number, not a complex one")
         if value.dim() != 0:
             raise ProblemError(
                 f"{name} must return a scalar, but its result has shape {tuple(value.shape)}: sum or average it"
@@ -81,9 +85,13 @@ def _check_objective(at: At, name: str, y: Tree) -> None:
 
 
 def _check_joint(at: At, y: Tree) -> None:
-    with torch.no_grad():
-        together, apart = at.both(at.u, y), (at.F(at.u, y), at.f(at.u, y))
+    with torch.enable_grad():
+        u, v = tree.variable(at.u), tree.variable(y)
+        together, apart = at.both(u, v), (at.F(u, v), at.f(u, v))
+    pair = isinstance(together, tuple | list) and len(together) == 2
+    if not pair or not all(isinstance(t, Tensor) and t.dim() == 0 and t.requires_grad for t in together):
+        raise ProblemError("joint must return the pair (F, f) of scalar tensors that carry gradients")
     tolerance = torch.finfo(apart[0].dtype).eps ** 0.5
     for name, a, b in zip(("upper", "lower"), together, apart, strict=True):
-        if not torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
+        if not torch.allclose(a.detach(), b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True):
             raise ProblemError(f"joint disagrees with {name} at the start: {a.item():g} against {b.item():g}")

@@ -32,13 +32,15 @@ def public_names():
                     yield f"{name}.{key}", value
         elif name != "__version__":
             yield name, item
+    for name in bvfim.methods.__all__:
+        if name not in ("ALL", "Info"):
+            yield f"methods.{name}", getattr(bvfim.methods, name)
     for name in bvfim.data.__all__:
         yield f"data.{name}", getattr(bvfim.data, name)
 
 
 INTERNAL = {"schedules.value", "schedules.require", "schedules.require_count", "sets.per_leaf", "sets.tangent"}
-INTERNAL |= {"sets.Tangent", "sets.Set", "dynamics.Dynamics", "checkpoint.check_like"}
-INTERNAL |= {"checkpoint.random_state", "checkpoint.restore_random_state", "checkpoint.read"}
+INTERNAL |= {"sets.check_fit", "checkpoint.check_like", "checkpoint.random_state", "checkpoint.restore_random_state"}
 
 
 @pytest.mark.parametrize(("name", "item"), [pytest.param(*pair, id=pair[0]) for pair in public_names()])

@@ -107,7 +107,7 @@ def test_bad_methods(message):
 
 
 def test_objectives_must_be_functions():
-    with pytest.raises(bvfim.ProblemError, match="lower must be a function of"):
+    with pytest.raises(bvfim.ProblemError, match="lower must be a function, not a float"):
         bvfim.Problem(good, 3.0)
 
 

@@ -104,6 +104,7 @@ def run(config: Config, progress: Any = iter) -> Results:
     memory = {steps: _peak_mib(task, *steps) for steps in ((10, 5), (50, 25))}
     summary = {
         "ratio to the bare loop": ratios.round(4).to_dict(),
+        "within 1.10 of the bare loop": bool((ratios <= 1.10).all()),
         "peak MiB by (Tz, Ty)": {f"{z}, {y}": round(peak, 2) for (z, y), peak in memory.items()},
     }
     return Results({"speed": table, "rounds": rounds}, {"speed": _figure(rounds)}, summary)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as nn
 from torch import Tensor
+from torch.nn import functional
 
 from bvfim import data
 from bvfim.problem import Problem
@@ -56,7 +56,7 @@ class Task:
 
 def network(y: dict[str, Tensor], inputs: Tensor, activation: str = "identity") -> Tensor:
     """The paper's two layers: 300 x d without bias, then 10 x 300 with bias; logits."""
-    return nn.linear(ACTIVATIONS[activation](nn.linear(inputs, y["hidden"])), y["weight"], y["bias"])
+    return functional.linear(ACTIVATIONS[activation](functional.linear(inputs, y["hidden"])), y["weight"], y["bias"])
 
 
 def problem(
@@ -105,10 +105,10 @@ def problem(
     test_inputs, test_labels = tensors(dataset.test.inputs[:test], dataset.test.labels[:test])
 
     def upper(x: Tensor, y: dict[str, Tensor]) -> Tensor:
-        return nn.cross_entropy(network(y, val_inputs, activation), val_labels)
+        return functional.cross_entropy(network(y, val_inputs, activation), val_labels)
 
     def lower(x: Tensor, y: dict[str, Tensor]) -> Tensor:
-        losses = nn.cross_entropy(network(y, train_inputs, activation), train_labels, reduction="none")
+        losses = functional.cross_entropy(network(y, train_inputs, activation), train_labels, reduction="none")
         return (torch.sigmoid(x) * losses).mean()
 
     start = _start(train_inputs.shape[1], hidden, classes, seed)

@@ -84,13 +84,13 @@ def run(config: Config, progress: Any = iter) -> Results:
     sizes = {"n": config.n, "m": config.m, "T": config.T}
     plan = [
         (label, varied, {**sizes, varied: sizes[varied] * 2**i})
-        for label in methods(1 + 1)
+        for label in COMPLEXITY
         for varied in sizes
         for i in range(config.doublings + 1)
     ]
     rows = [{"varied": varied, **measure(label, **at)} for label, varied, at in progress(plan)]
     raw = pd.DataFrame(rows)
-    table = pd.DataFrame([_exponents(label, raw[raw["method"] == label]) for label in methods(2)]).set_index("method")
+    table = pd.DataFrame([_exponents(label, raw[raw["method"] == label]) for label in COMPLEXITY]).set_index("method")
     return Results(
         {"complexity": table, "measurements": raw},
         {"complexity": _figure(raw)},
@@ -131,7 +131,7 @@ def _figure(raw: pd.DataFrame) -> Figure:
     names = {"time": "evaluations", "memory": "peak MiB"}
     for row, what in zip(grid, names, strict=True):
         for axes, size in zip(row, ("n", "m", "T"), strict=True):
-            for label, style in zip(methods(2), ("o-", "s-", "^--", "D:", "v-", "x--", "P-"), strict=True):
+            for label, style in zip(COMPLEXITY, ("o-", "s-", "^--", "D:", "v-", "x--", "P-"), strict=True):
                 part = raw[(raw["method"] == label) & (raw["varied"] == size)]
                 axes.loglog(part[size], part[what] / (2**20 if what == "memory" else 1), style, label=label, base=2)
             axes.set(xlabel=size, ylabel=names[what])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bvfim.methods.base import Estimator, Info, LowerState, Reference
 from bvfim.methods.bda import BDA
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
@@ -14,6 +16,21 @@ from bvfim.status import MethodError, no_such
 
 ALL: tuple[type[Estimator], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM)
 """Every method, in the order of the paper's tables."""
+
+
+def as_method(method: Any) -> Any:
+    """The method to use: BVFIM where none is given, an instance where a class is; anything else is refused.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.as_method(bvfim.CG).cg_steps
+        20
+    """
+    method = BVFIM() if method is None else method
+    method = method() if isinstance(method, type) else method
+    if not (hasattr(method, "init") and hasattr(method, "estimate")):
+        raise MethodError(f"a method needs init and estimate, which a {type(method).__name__} does not have")
+    return method
 
 
 def by_name(name: str) -> type[Estimator]:
@@ -45,5 +62,6 @@ __all__ = [
     "LowerValue",
     "Neumann",
     "Reference",
+    "as_method",
     "by_name",
 ]

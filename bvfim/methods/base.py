@@ -31,6 +31,13 @@ class Reference(NamedTuple):
     ``claim`` is the method without its approximations: the derivative of its ``value`` is what the method
     estimates. ``sound`` is the method with approximations taken out until its gradient must match differences
     of its own ``value``; most often the same. ``bias`` says in a few words what was taken out.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> method, x = bvfim.TRHG(steps=10, keep=3), torch.ones(1)
+        >>> method.reference(problem, x, method.init(problem, x, x), 0, None).claim.keep
+        10
     """
 
     claim: Estimator
@@ -64,7 +71,13 @@ class Estimator(ABC):
 
 
 class LowerState(NamedTuple):
-    """The lower-level start that was given, and the last lower-level iterate."""
+    """The lower-level start that was given, and the last lower-level iterate.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.LowerState(start=0.0, y=1.0).y
+        1.0
+    """
 
     start: Tree
     y: Tree
@@ -82,6 +95,8 @@ class LowerSolver(Estimator):
         require_count(self, "steps")
         require(self, "lr", above=0)
         require_start(self, self.start, ("warm", "restart"))
+        if self.dynamics is not None and not hasattr(self.dynamics, "step"):
+            raise MethodError(f"{type(self).__name__}: dynamics must be one of bvfim.dynamics, not {self.dynamics!r}")
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> LowerState:
         """Both entries are y."""

@@ -56,9 +56,9 @@ class BDA(Explicit):
         require(self, "alpha", at_least=0)
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """D F(x, y_T(x)) / d x along the aggregated trajectory."""
+        """d F(x, y_T(x)) / d x along the aggregated trajectory."""
         at = problem.at(x, data)
-        alpha = value(self.alpha, k, "alpha")
+        alpha = value(self.alpha, k, "alpha", zero=True)
         if alpha >= 1:
             raise MethodError(f"BDA: alpha must stay below 1, not {alpha:g} (at step {k})")
 

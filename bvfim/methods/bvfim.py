@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from bvfim.descent import Probe, descend, descend_inside
 from bvfim.methods.base import ENOUGH, Estimator, Info, Reference, require_start
 from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
+from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 
@@ -38,9 +41,21 @@ class LowerValue:
     offset: float = 0.0
     weight: float | None = None
 
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.offset):
+            raise MethodError(f"LowerValue: offset must be finite, not {self.offset!r}")
+        if self.weight is not None:
+            require(self, "weight", at_least=0, schedule=False)
+
 
 class BVFIMState(NamedTuple):
-    """The lower-level start that was given, and the last z and y."""
+    """The lower-level start that was given, and the last z and y.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.BVFIMState(start=0.0, z=1.0, y=2.0).z
+        1.0
+    """
 
     start: Tree
     z: Tree
@@ -117,11 +132,11 @@ class BVFIM(Estimator):
         return cls(mu2=LowerValue(offset))
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
-        """Z and y both start at the given y."""
+        """z and y both start at the given y."""
         return BVFIMState(y, y, y)
 
     def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """D phi / d x at x, with z and y from Tz and Ty gradient steps."""
+        """d phi / d x at x, with z and y from Tz and Ty gradient steps."""
         at = problem.at(x, data)
         stage = k // self.repeats
         mu1, theta, tau = (value(getattr(self, name), stage, name) for name in ("mu1", "theta", "tau"))
@@ -129,59 +144,60 @@ class BVFIM(Estimator):
 
         z = state.z if self.start == "warm" else state.start
         z = descend(lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr, problem.project_y)
-        f_star = at.lower(z) + mu1 / 2 * tree.dot(z, z)
+        f_z, margin = at.lower(z), mu1 / 2 * tree.dot(z, z)
         y = {"warm": state.y, "restart": state.start, "z": z}[self.start]
 
         if isinstance(self.mu2, LowerValue):
-            slack = f_star + self.mu2.offset
+            slack = f_z + margin + self.mu2.offset
             weight = tau / slack if self.mu2.weight is None else torch.full_like(slack, self.mu2.weight)
-            y, notes = self._penalty_steps(at, y, theta, weight, y_lr)
+            y = self._penalty_steps(at, y, theta, weight, y_lr)
             F, f, gradient = at.barrier_grad(y, z, lambda f: weight)
-            penalty = -tau * torch.log(slack) if self.mu2.weight is None else weight * (f - f_star)
+            penalty = -tau * torch.log(slack) if self.mu2.weight is None else weight * (f - f_z - margin)
+            notes = {"slack": slack} if self.mu2.weight is None else {}
         else:
-            f_star = f_star + value(self.mu2, stage, "mu2")
-            y, notes = self._barrier_steps(at, y, z, theta, tau, f_star, y_lr)
-            F, f, gradient = at.barrier_grad(y, z, lambda f: tau / (f_star - f))
-            slack = f_star - f
-            penalty = -tau * torch.log(slack)
+            # f* - f as (f(z) - f) + margin: the margin is not rounded away by a large f, and is what is left at y = z.
+            margin = margin + value(self.mu2, stage, "mu2")
+            y, notes = self._barrier_steps(at, y, z, theta, tau, lambda f: (f_z - f) + margin, y_lr)
+            F, f, gradient = at.barrier_grad(y, z, lambda f: tau / ((f_z - f) + margin))
+            notes["slack"] = (f_z - f) + margin
+            penalty = -tau * torch.log(notes["slack"])
         phi = F + theta / 2 * tree.dot(y, y) + penalty
-        return gradient, BVFIMState(state.start, z, y), {"upper": F, "lower": f, "value": phi, "slack": slack, **notes}
+        return gradient, BVFIMState(state.start, z, y), {"upper": F, "lower": f, "value": phi, **notes}
 
     def _barrier_steps(
-        self, at: At, y: Tree, z: Tree, theta: float, tau: float, f_star: Tensor, lr: float
+        self, at: At, y: Tree, z: Tree, theta: float, tau: float, slack: Callable[[Tensor], Tensor], lr: float
     ) -> tuple[Tree, Info]:
-        """Ty steps on F + theta/2 |y|^2 - tau ln(f_star - f) that keep the slack positive."""
+        """Ty steps on F + theta/2 |y|^2 - tau ln(slack(f)) that keep the slack positive."""
 
         def merit(y: Tree, F: Tensor, f: Tensor) -> Tensor:
-            barrier = F + theta / 2 * tree.dot(y, y) - tau * torch.log(f_star - f)
-            return torch.where(f < f_star, barrier, f)
+            barrier = F + theta / 2 * tree.dot(y, y) - tau * torch.log(slack(f))
+            return torch.where(slack(f) > 0, barrier, f)
 
         def weigh(F: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-            inside = f < f_star
-            one = torch.ones_like(f)
-            return torch.where(inside, one, 0 * one), torch.where(inside, tau / (f_star - f), one)
+            inside = slack(f) > 0
+            return inside.to(F.dtype), torch.where(inside, tau / slack(f), torch.ones_like(f))
 
         def probe(y: Tree) -> Probe:
             F, f, direction = at.weighted_grad(y, weigh)
-            inside = f < f_star
+            inside = slack(f) > 0
             direction = tree.axpy(theta * inside.to(f.dtype), y, direction)
             return Probe(inside, merit(y, F, f), direction)
 
         def check(y: Tree) -> tuple[Tensor, Tensor]:
             F, f = at.values(y)
-            return f < f_star, merit(y, F, f)
+            return slack(f) > 0, merit(y, F, f)
 
         y, inside, dropped = descend_inside(probe, check, y, self.y_steps, lr, at.problem.project_y)
-        return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(f_star.dtype)}
+        return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(dropped.dtype)}
 
-    def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> tuple[Tree, Info]:
+    def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> Tree:
         """Ty plain steps on F + theta/2 |y|^2 + weight f, the published recipe's y problem."""
 
         def gradient(y: Tree) -> Tree:
             _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
             return tree.axpy(theta, y, direction)
 
-        return descend(gradient, y, self.y_steps, lr, at.problem.project_y), {}
+        return descend(gradient, y, self.y_steps, lr, at.problem.project_y)
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""

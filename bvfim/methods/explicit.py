@@ -21,7 +21,7 @@ class Explicit(LowerSolver):
     def differentiate(
         self, at: At, state: LowerState, k: int, direction: Direction, keep: int
     ) -> tuple[Tree, LowerState, Info]:
-        """D F(x, y_T(x)) / d x through the last ``keep`` steps, the next state, and what to report."""
+        """d F(x, y_T(x)) / d x through the last ``keep`` steps, the next state, and what to report."""
         y, F, gradient = reverse(
             at,
             direction,

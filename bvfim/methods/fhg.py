@@ -47,7 +47,7 @@ class FHG(LowerSolver):
     start: str = "warm"
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """D F(x, y_T(x)) / d x."""
+        """d F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         dynamics = self.dynamics_at(k)
         y = tree.detach(self.start_of(state))
@@ -67,6 +67,8 @@ class FHG(LowerSolver):
                 at.count.lower += 1
                 at.count.hvp += m
                 at.count.jvp += m
+        except torch.cuda.OutOfMemoryError:
+            raise
         except (RuntimeError, NotImplementedError) as error:
             raise ProblemError(
                 "FHG needs objectives that torch.func can differentiate forwards and map over directions "
@@ -79,13 +81,13 @@ class FHG(LowerSolver):
         )
         direct = torch.stack([_contract(c, g) for c, g in zip(U, F_u, strict=True)]).sum(0)
         info = {"upper": F, "lower": at.lower(y), "value": F}
-        return tree.unravel(direct + through, x), LowerState(state.start, y), info
+        return tree.unravel((direct + through).to(U[0].dtype), x), LowerState(state.start, y), info
 
 
 def _push(step: Any, primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> tuple[Tree, Tree]:
     """step(primals), and its derivative along each of the m tangents."""
-    out = step(*primals)
-    along = torch.func.vmap(lambda *v: torch.func.jvp(step, primals, v)[1])(*tangents)
+    vmap: Any = torch.func.vmap  # its annotation leaves out the None that its documentation allows
+    out, along = vmap(lambda *v: torch.func.jvp(step, primals, v), out_dims=(None, 0))(*tangents)
     return tree.detach(out), tree.detach(along)
 
 

@@ -46,6 +46,6 @@ class RHG(Explicit):
     segment: int = 1
 
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """D F(x, y_T(x)) / d x."""
+        """d F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         return self.differentiate(at, state, k, at.lower_grad_at, keep=self.steps)
