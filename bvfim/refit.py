@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import fmin_l_bfgs_b
 from torch import Tensor
 
 from bvfim import tree
@@ -15,7 +15,7 @@ from bvfim.sets import Box, per_leaf
 from bvfim.tree import Tree
 
 
-def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 0.0) -> tuple[Tree, float] | None:
+def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16) -> tuple[Tree, float] | None:
     """A local minimiser of f(x, .) near y by L-BFGS-B, and its value; ``None`` where Y is no box.
 
     It never returns a higher value than f(x, y).
@@ -24,7 +24,7 @@ def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 0.0) -> tupl
         at: the problem at x.
         y: where to start.
         max_iterations: of L-BFGS-B.
-        tol: stop when f falls by less than this, relative to its size.
+        tol: stop when f falls by less than this, relative to max(|f|, 1).
 
     Example:
         >>> import torch, bvfim
@@ -45,15 +45,17 @@ def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 0.0) -> tupl
         return float(f), tree.flatten(gradient).double().cpu().numpy()
 
     start = tree.flatten(y).double().cpu().numpy()
-    found = minimize(
-        value_and_grad,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds if any(s is not None for s in own) else None,
-        options={"maxiter": max_iterations, "maxfun": 2 * max_iterations, "ftol": tol, "gtol": 0.0},
-    )
-    best = _tree(found.x, y)
+    with np.errstate(all="ignore"):  # a cliff may overflow inside the line search; the result is judged below
+        found, _, _ = fmin_l_bfgs_b(
+            value_and_grad,
+            start,
+            bounds=bounds if any(s is not None for s in own) else None,
+            factr=tol / np.finfo(float).eps,
+            pgtol=0.0,
+            maxiter=max_iterations,
+            maxfun=2 * max_iterations,
+        )
+    best = _tree(found, y)
     f, f_best = float(at.lower(y)), float(at.lower(best))
     return (best, f_best) if f_best <= f else (y, f)
 

@@ -1,41 +1,13 @@
-"""Bilevel problems with known optima."""
+"""The paper's toy in any dimension."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
 from bvfim.problem import Problem
-
-
-@dataclass(frozen=True)
-class TestProblem:
-    """A problem together with its global optimum.
-
-    Attributes:
-        name: what it is called; source: where it comes from.
-        problem: the problem itself.
-        x, y: shapes are those of the optimum's ``x`` and ``y``.
-        upper, lower: F and f there.
-
-    Example:
-        >>> import bvfim
-        >>> toy = bvfim.testproblems.sine(a=2)
-        >>> print(f"{toy.x.item():.4f} {toy.upper:.6f}")
-        2.3562 0.253749
-    """
-
-    __test__ = False  # the name is no test for pytest
-
-    name: str
-    source: str
-    problem: Problem
-    x: torch.Tensor
-    y: torch.Tensor
-    upper: float
-    lower: float
+from bvfim.testproblems.base import TestProblem
 
 
 def sine(a: float = 0.0, n: int = 1, c: float = 0.0) -> TestProblem:

@@ -1,0 +1,7 @@
+"""Bilevel problems with known optima."""
+
+from bvfim.testproblems.base import TestProblem, lower_gap, solved, starts
+from bvfim.testproblems.collection import collection
+from bvfim.testproblems.toy import sine
+
+__all__ = ["TestProblem", "collection", "lower_gap", "sine", "solved", "starts"]
