@@ -5,7 +5,7 @@ from bvfim.batches import Batches
 from bvfim.check import HypergradientCheck, Verdict, check_hypergradient
 from bvfim.compare import compare
 from bvfim.hypergradient import hypergradient
-from bvfim.methods import BDA, BVFIM, CG, FHG, RHG, TRHG, Estimator, LowerValue, Neumann
+from bvfim.methods import BDA, BVFIM, CG, FHG, RHG, TRHG, AdaptiveBVFIM, Estimator, LowerValue, Neumann
 from bvfim.problem import Draw, Problem
 from bvfim.run import Run
 from bvfim.sets import Ball, Box, Simplex
@@ -30,6 +30,7 @@ __all__ = [
     "FHG",
     "RHG",
     "TRHG",
+    "AdaptiveBVFIM",
     "Ball",
     "Batches",
     "Box",

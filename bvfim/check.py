@@ -13,7 +13,7 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.implicit import implicit_gradient
 from bvfim.linear import dense
-from bvfim.methods import Reference, as_method
+from bvfim.methods import Reference, as_estimator
 from bvfim.problem import Problem
 from bvfim.refit import refit
 from bvfim.status import ProblemError
@@ -111,7 +111,7 @@ def check_hypergradient(
         >>> bvfim.check_hypergradient(problem, x, x, bvfim.TRHG(steps=20, keep=5, lr=0.1)).verdict
         <Verdict.BIASED: 'biased by design'>
     """
-    method, problem = as_method(method), problem.counted_anew()
+    method, problem = as_estimator(method), problem.counted_anew()
     validate(problem, x, y, data)
     x, y = tree.detach(x), problem.project_y(tree.detach(y))
     tol = (1e-4 if tree.leaves(x)[0].dtype == torch.float64 else 3e-2) if tol is None else tol

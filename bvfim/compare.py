@@ -103,7 +103,7 @@ def _gap(problem: Problem, solution: Any) -> float:
 
 
 def _peak(problem: Problem, solution: Any, y: Tree, batches: Any) -> float:
-    if batches is not None:
+    if batches is not None or not hasattr(solution.method, "estimate"):
         return float("nan")
     x, problem = solution.x, problem.counted_anew()
     state = solution.method.init(problem, x, tree.detach(y))

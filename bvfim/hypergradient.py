@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bvfim import tree
-from bvfim.methods import as_method
+from bvfim.methods import as_estimator
 from bvfim.problem import Problem
 from bvfim.tree import Tree
 from bvfim.validate import validate
@@ -42,7 +42,7 @@ def hypergradient(
         >>> x
         tensor([0.8750])
     """
-    method = as_method(method)
+    method = as_estimator(method)
     if state is None:
         validate(problem, x, y, data)
         begin = method.init(problem, x, problem.project_y(tree.detach(y)))

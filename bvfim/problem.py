@@ -222,6 +222,28 @@ class At:
         return F.detach(), in_u, in_y
 
     @torch.enable_grad()
+    def lower_grads(self, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
+        """f, its gradient in u and its gradient in y."""
+        self.count.lower += 1
+        u, y = tree.variable(self.u), tree.variable(y)
+        f = self.f(u, y)
+        in_u, in_y = tree.grad(f, (u, y))
+        return f.detach(), in_u, in_y
+
+    @torch.no_grad()
+    def lower_many(self, ys: list[Tree]) -> Tensor:
+        """f(x, y) for each y of a list, in one batch where the objective allows it."""
+        self.count.forward += len(ys)
+        if len(ys) > 4:
+            try:
+                return torch.func.vmap(lambda *leaves: self.f(self.u, tree.unflatten(ys[0], leaves)))(
+                    *[torch.stack(t) for t in zip(*map(tree.leaves, ys), strict=True)]
+                )
+            except (RuntimeError, NotImplementedError):
+                pass  # an objective that can't be mapped is called once for each
+        return torch.stack([self.f(self.u, y) for y in ys])
+
+    @torch.enable_grad()
     def barrier_grad(self, y: Tree, z: Tree, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tree]:
         """F, f and F_x(x, y) + w (f_x(x, y) - f_x(x, z)) with w = weigh(f) held constant, a tree like x."""
         self.count.upper += 1

@@ -48,7 +48,7 @@ class Run:
     method: Any
     x: Tree
     state: Any
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | None
     scheduler: Any
     draws: Draws
     steps: int
@@ -71,7 +71,8 @@ class Run:
     @property
     def parameters(self) -> list[Tensor]:
         """The tensors that the optimiser moves in place."""
-        return [p for group in self.optimizer.param_groups for p in group["params"]]
+        groups = [] if self.optimizer is None else self.optimizer.param_groups
+        return [p for group in groups for p in group["params"]]
 
     @property
     def _kinds(self) -> dict[str, str]:
@@ -94,7 +95,7 @@ class Run:
                 "seconds": self.seconds,
                 "x": tree.leaves(self.x),
                 "state": tree.leaves(self.state),
-                "optimizer": self.optimizer.state_dict(),
+                "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
                 "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
                 "draws": self.draws.state_dict(),
                 "evaluations": self.problem.evaluations.as_dict(),
@@ -130,8 +131,9 @@ class Run:
         device = tree.leaves(self.x)[0].device
         self.x = tree.unflatten(self.x, [t.to(device) for t in saved["x"]])
         self.state = tree.unflatten(self.state, [t.to(device) for t in saved["state"]])
-        self.reset_parameters()
-        self.optimizer.load_state_dict(saved["optimizer"])
+        if self.optimizer is not None:
+            self.reset_parameters()
+            self.optimizer.load_state_dict(saved["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(saved["scheduler"])
         self.draws.load_state_dict(saved["draws"])
@@ -149,6 +151,7 @@ class Run:
     @torch.no_grad()
     def moved(self, gradient: Tree) -> Tree:
         """x after one step of the optimiser along the gradient, projected onto X."""
+        assert self.optimizer is not None
         self.reset_parameters()
         for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
             p.grad = g

@@ -138,7 +138,7 @@ def solve(
     validate(problem, x, y, first)
     x = _projected(problem.project_x, x, "x")
     y = _projected(problem.project_y, y, "y")
-    mover, rates = _optimizer(optimizer, scheduler, x)
+    mover, rates = _movers(method, optimizer, scheduler, batches, tol, x)
     run = Run(problem, method, x, method.init(problem, x, y), mover, rates, draws, steps)
     pending = [first]
     if resume is not None:
@@ -173,16 +173,12 @@ def solve(
 def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     """One step of the method and of x; the status that ends the run, if one does."""
     run.complete = False
-    gradient, state, info = run.method.estimate(run.problem, run.x, run.state, run.k, data)
-    _check_like(gradient, run.x, run.method)
-    x = run.x
-    if tol is not None:
-        gap = tree.sub(x, run.problem.project_x(tree.sub(x, gradient)))
-        info = {**info, "stationarity": tree.norm(gap)}
-    converged = tol is not None and bool(info["stationarity"] <= tol)
-    if not converged:
-        x = run.moved(gradient)
-    row = _floats({**info, "grad_norm": tree.norm(gradient), "x_norm": tree.norm(x)})
+    if run.optimizer is None:
+        x, state, info = run.method.step(run.problem, run.x, run.state, run.k, data)
+        converged = False
+    else:
+        x, state, info, converged = _descend(run, data, tol)
+    row = _floats({**info, "x_norm": tree.norm(x)})
     finite = all(math.isfinite(row.get(name, 0.0)) for name in ("upper", "lower", "grad_norm", "x_norm"))
     count = run.problem.evaluations
     row = {"step": run.k, **row, "seconds": run.seconds, "upper_gradients": count.upper, "lower_gradients": count.lower}
@@ -192,7 +188,22 @@ def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
     if not finite:
         return Status.NON_FINITE
     run.complete_step(x, state)
+    if run.optimizer is None:
+        return run.method.status(state)
     return Status.CONVERGED if converged else None
+
+
+def _descend(run: Run, data: Any, tol: float | None) -> tuple[Tree, Any, dict[str, Any], bool]:
+    """One step of x along an estimate of the hypergradient, unless x is stationary already."""
+    gradient, state, info = run.method.estimate(run.problem, run.x, run.state, run.k, data)
+    _check_like(gradient, run.x, run.method)
+    info = {**info, "grad_norm": tree.norm(gradient)}
+    if tol is not None:
+        gap = tree.sub(run.x, run.problem.project_x(tree.sub(run.x, gradient)))
+        info["stationarity"] = tree.norm(gap)
+        if bool(info["stationarity"] <= tol):
+            return run.x, state, info, True
+    return run.moved(gradient), state, info, False
 
 
 @contextmanager
@@ -241,6 +252,16 @@ def _projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
             f"{name} was outside {name}_set at the start and was projected onto it", BvfimWarning, stacklevel=3
         )
     return tree.clone(inside)
+
+
+def _movers(method: Any, optimizer: Any, scheduler: Any, batches: Any, tol: Any, x: Tree) -> tuple[Any, Any]:
+    """The optimiser of x and its scheduler; none for a method that moves x itself."""
+    if hasattr(method, "estimate"):
+        return _optimizer(optimizer, scheduler, x)
+    for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("batches", batches), ("tol", tol)):
+        if given is not None:
+            raise MethodError(f"{type(method).__name__} moves x itself and takes no {name}")
+    return None, None
 
 
 def _optimizer(

@@ -39,6 +39,16 @@ class Status(enum.Enum):
         "raise its offset or shift the lower objective to be positive, or give mu2 a schedule.",
     )
 
+    GAP_OPEN = (
+        "gap_open",
+        "y is not shown to be a lower solution: its value of f stays above the lowest that was found. Start elsewhere, "
+        "with more scouts, or in float64.",
+    )
+    UNBOUNDED = (
+        "unbounded",
+        "An objective falls without bound. Keep x and y in sets, or add a term that holds them.",
+    )
+
     def __new__(cls, value: str, advice: str) -> Status:
         """A member from its value and advice."""
         member = object.__new__(cls)
@@ -49,7 +59,7 @@ class Status(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the run ended for a reason that leaves a usable result."""
-        return self not in (Status.NON_FINITE, Status.SLACK_LOST)
+        return self not in (Status.NON_FINITE, Status.SLACK_LOST, Status.GAP_OPEN, Status.UNBOUNDED)
 
 
 class BvfimError(Exception):

@@ -82,8 +82,8 @@ BAD_METHODS = {
     "RHG: start must be one of warm, restart, not 'z'": lambda: bvfim.RHG(start="z"),
     "Neumann: with a dynamics instead of lr, eta must be given": lambda: bvfim.Neumann(dynamics=bvfim.dynamics.Adam()),
     "no method is called 'nueman'; did you mean 'neumann'?": lambda: bvfim.methods.by_name("nueman"),
-    "no method is called 'xyz'; there are fhg, rhg, trhg, bda, cg, neumann, bvfim": lambda: bvfim.methods.by_name(
-        "xyz"
+    "no method is called 'xyz'; there are fhg, rhg, trhg, bda, cg, neumann, bvfim, adaptivebvfim": lambda: (
+        bvfim.methods.by_name("xyz")
     ),
     "the schedule of tau returned 0.0 at step 1": lambda: solve(method=bvfim.BVFIM(tau=lambda k: 1.0 - k)),
     "the schedule of mu1 returned nan at step 0": lambda: solve(method=bvfim.BVFIM(mu1=lambda k: math.nan)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
 from bvfim.methods.base import Estimator, Info, LowerState, Reference
 from bvfim.methods.bda import BDA
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
@@ -14,8 +15,8 @@ from bvfim.methods.rhg import RHG
 from bvfim.methods.trhg import TRHG
 from bvfim.status import MethodError, no_such
 
-ALL: tuple[type[Estimator], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM)
-"""Every method, in the order of the paper's tables."""
+ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM)
+"""Every method: those of the paper's tables in their order, then the one that goes past them."""
 
 
 def as_method(method: Any) -> Any:
@@ -28,12 +29,27 @@ def as_method(method: Any) -> Any:
     """
     method = BVFIM() if method is None else method
     method = method() if isinstance(method, type) else method
-    if not (hasattr(method, "init") and hasattr(method, "estimate")):
+    if not (hasattr(method, "init") and (hasattr(method, "estimate") or hasattr(method, "step"))):
         raise MethodError(f"a method needs init and estimate, which a {type(method).__name__} does not have")
     return method
 
 
-def by_name(name: str) -> type[Estimator]:
+def as_estimator(method: Any) -> Any:
+    """The same, for those who need an estimate of the hypergradient.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.as_estimator(bvfim.AdaptiveBVFIM())
+        Traceback (most recent call last):
+        bvfim.status.MethodError: AdaptiveBVFIM gives no hypergradient: it moves x itself
+    """
+    method = as_method(method)
+    if not hasattr(method, "estimate"):
+        raise MethodError(f"{type(method).__name__} gives no hypergradient: it moves x itself")
+    return method
+
+
+def by_name(name: str) -> type[Any]:
     """The class of the method called ``name``, in any case of letters: for command lines.
 
     Example:
@@ -55,6 +71,8 @@ __all__ = [
     "FHG",
     "RHG",
     "TRHG",
+    "AdaptiveBVFIM",
+    "AdaptiveState",
     "BVFIMState",
     "Estimator",
     "Info",
@@ -62,6 +80,7 @@ __all__ = [
     "LowerValue",
     "Neumann",
     "Reference",
+    "as_estimator",
     "as_method",
     "by_name",
 ]
