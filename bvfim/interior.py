@@ -46,8 +46,8 @@ class Kept(NamedTuple):
 class Stage:
     """One barrier problem on flat vectors w = (x, y)."""
 
-    def __init__(self, problem: Problem, x: Tree, y: Tree, *, scouts: int, seed: int) -> None:
-        self.problem, self.scout_count = problem, scouts
+    def __init__(self, problem: Problem, x: Tree, y: Tree, *, scouts: int, seed: int, precision: float = 0.1) -> None:
+        self.problem, self.scout_count, self.precision = problem, scouts, precision
         self.xs, self.ys = Space(x, problem.x_set), Space(y, problem.y_set)
         self.generator = torch.Generator().manual_seed(seed)
         self.z_memory = Memory()
@@ -207,7 +207,7 @@ class Barrier:
 
     def enough(self, point: Point, reduced: Tensor, decrease: float) -> bool:
         """B can fall by little against tau, and its gradient is small against that of F: one alone may mislead."""
-        return decrease < 0.05 * self.tau and float(reduced.norm()) <= 0.1 * self.pull
+        return decrease < 0.05 * self.tau and float(reduced.norm()) <= self.stage.precision * self.pull
 
 
 def gradient_of(stage: Stage, w: Tensor, kept: Kept, mu2: float, tau: float) -> tuple[Tensor, Tensor]:

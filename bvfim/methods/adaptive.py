@@ -116,7 +116,7 @@ class AdaptiveBVFIM:
 
     def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """One stage: minimise B over (x, y), judge the bracket, tighten."""
-        stage = self._stage(problem, x, state.y, k + 1)
+        stage = self._stage(problem, x, state.y, k + 1, float(state.mu2))
         mu2, tau = float(state.mu2), float(state.tau)
         point, mu2, settled = stage.run(tree.flatten(x), tree.flatten(state.y), tree.flatten(state.z), mu2, tau)
         x, y = stage.split(point.w)
@@ -147,9 +147,11 @@ class AdaptiveBVFIM:
         }  # fmt: skip
         return stage.xs.tree(x), state, {name: _scalar(v) for name, v in reported.items()}
 
-    def _stage(self, problem: Problem, x: Tree, y: Tree, k: int) -> Stage:
+    def _stage(self, problem: Problem, x: Tree, y: Tree, k: int, mu2: float = math.inf) -> Stage:
+        # An error g of the gradient costs F about g squared: only the last stages need the root of the tolerance.
+        precision = 0.1 if mu2 > 100 * self.tol else 0.3 * math.sqrt(self.tol)
         # Each stage has a seed of its own, so that a resumed run draws the same scouts.
-        return Stage(problem, x, y, scouts=self.scouts, seed=self.seed * 1_000_003 + k)
+        return Stage(problem, x, y, scouts=self.scouts, seed=self.seed * 1_000_003 + k, precision=precision)
 
     def status(self, state: AdaptiveState) -> Status | None:
         """How the run ended, once it has."""
