@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -117,13 +117,15 @@ def check_hypergradient(
     tol = (1e-4 if tree.leaves(x)[0].dtype == torch.float64 else 3e-2) if tol is None else tol
     point = _Point(problem, x, method.init(problem, x, y), step, data)
     reference = method.reference if hasattr(method, "reference") else lambda *_: Reference(method, method, "")
-    claim, sound, bias = reference(problem, x, point.state, step, data)
+    claim, sound, bias, own = reference(problem, x, point.state, step, data)
 
     gradient, _ = point.estimate(method)
     along, differences = point.directions @ tree.flatten(gradient), point.differences(claim)
     error = _relative(along, *differences)
     verdict = Verdict.EXACT if error <= tol else Verdict.BIASED
     if not _is_sound(point, sound, differences if sound is claim else point.differences(sound), bias, tol):
+        verdict = Verdict.WRONG
+    if own is not None and _relative(along, *replace(point, state=own[1]).differences(own[0])) > tol:
         verdict = Verdict.WRONG
     if verdict is not Verdict.EXACT and point.breaks_down(method):
         verdict, bias = Verdict.BIASED, "its linear solve broke down; " + bias

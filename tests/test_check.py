@@ -114,6 +114,15 @@ class Leaky(bvfim.TRHG):
 
 
 @dataclass(frozen=True)
+class LeakyOnlyWhenTruncated(bvfim.TRHG):
+    """Right without truncation; with it, one step more than it says."""
+
+    def estimate(self, problem, x, state, k, data):
+        longer = bvfim.TRHG(self.steps, min(self.keep + 1, self.steps), self.lr)
+        return longer.estimate(problem, x, state, k, data)
+
+
+@dataclass(frozen=True)
 class StuckSlack(bvfim.BVFIM):
     """A barrier that leaves out f_x(x, z)."""
 
@@ -136,7 +145,14 @@ class Bare:
         return at.pull(at.upper_grads(y)[1]), LowerState(state.start, y), {}
 
 
-PLANTED = [Scaled(20, 0.1), Flipped(200, 0.2, cg_steps=6), Leaky(20, 10, 0.1), StuckSlack(**TIGHT), Bare()]
+PLANTED = [
+    Scaled(20, 0.1),
+    Flipped(200, 0.2, cg_steps=6),
+    Leaky(20, 10, 0.1),
+    LeakyOnlyWhenTruncated(20, 10, 0.1),
+    StuckSlack(**TIGHT),
+    Bare(),
+]
 
 
 @pytest.mark.parametrize("method", PLANTED, ids=lambda m: type(m).__name__)

@@ -30,7 +30,9 @@ class Reference(NamedTuple):
 
     ``claim`` is the method without its approximations: the derivative of its ``value`` is what the method
     estimates. ``sound`` is the method with approximations taken out until its gradient must match differences
-    of its own ``value``; most often the same. ``bias`` says in a few words what was taken out.
+    of its own ``value``; most often the same. ``bias`` says in a few words what was taken out. Where the approximate
+    estimate is itself the exact derivative of another value, ``own`` is the method and state that have this value: TRHG
+    is the derivative of its last steps from where they begin.
 
     Example:
         >>> import torch, bvfim
@@ -43,6 +45,7 @@ class Reference(NamedTuple):
     claim: Estimator
     sound: Estimator
     bias: str
+    own: tuple[Estimator, Any] | None = None
 
 
 class Estimator(ABC):

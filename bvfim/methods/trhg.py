@@ -59,6 +59,13 @@ class TRHG(Explicit):
         return self.differentiate(at, state, k, at.lower_grad_at, keep=self.keep)
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
-        """The same without truncation."""
-        full = replace(self, keep=self.steps)
-        return Reference(full, full, f"only the last {self.keep} of {self.steps} lower steps are differentiated")
+        """The same without truncation; and its last K steps alone, where the dynamics has no memory of the others."""
+        full, bias = (
+            replace(self, keep=self.steps),
+            f"only the last {self.keep} of {self.steps} lower steps are differentiated",
+        )
+        if self.keep == self.steps or self.dynamics is not None:
+            return Reference(full, full, bias)
+        first = replace(full, steps=self.steps - self.keep, keep=1)
+        begin = first.solve_lower(problem.at(x, data), state, k)
+        return Reference(full, full, bias, (replace(full, steps=self.keep, keep=self.keep), LowerState(begin, begin)))
