@@ -112,8 +112,8 @@ def _exponents(label: str, rows: pd.DataFrame) -> dict[str, Any]:
     agrees = all(abs(fitted[key] - expected[key]) <= 0.2 for key in expected)
     return {
         "method": label,
-        "paper: time": order.time_text,
-        "paper: memory": order.memory_text,
+        "order of time": order.time_text,
+        "order of memory": order.memory_text,
         **fitted,
         "agrees": agrees,
     }
@@ -136,6 +136,6 @@ def _figure(raw: pd.DataFrame) -> Figure:
                 axes.loglog(part[size], part[what] / (2**20 if what == "memory" else 1), style, label=label, base=2)
             axes.set(xlabel=size, ylabel=names[what])
             axes.grid(alpha=0.3)
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
     figure.suptitle("One hypergradient: evaluations and peak memory against the sizes")
     return figure
