@@ -13,7 +13,7 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.implicit import implicit_gradient
 from bvfim.linear import dense
-from bvfim.methods import Reference, as_estimator
+from bvfim.methods import Info, Reference, as_estimator
 from bvfim.problem import Problem
 from bvfim.refit import refit
 from bvfim.status import ProblemError
@@ -119,7 +119,7 @@ def check_hypergradient(
     reference = method.reference if hasattr(method, "reference") else lambda *_: Reference(method, method, "")
     claim, sound, bias, own = reference(problem, x, point.state, step, data)
 
-    gradient, _ = point.estimate(method)
+    gradient, _, info = point.estimate(method)
     along, differences = point.directions @ tree.flatten(gradient), point.differences(claim)
     error = _relative(along, *differences)
     verdict = Verdict.EXACT if error <= tol else Verdict.BIASED
@@ -127,7 +127,7 @@ def check_hypergradient(
         verdict = Verdict.WRONG
     if own is not None and _relative(along, *replace(point, state=own[1]).differences(own[0])) > tol:
         verdict = Verdict.WRONG
-    if verdict is not Verdict.EXACT and point.breaks_down(method):
+    if verdict is not Verdict.EXACT and bool(info.get("breakdown", 0)):  # the method itself says so
         verdict, bias = Verdict.BIASED, "its linear solve broke down; " + bias
     exact = _implicit_at_minimum(point, y)
     return HypergradientCheck(
@@ -152,18 +152,14 @@ class _Point:
     step: int
     data: Any
 
-    def estimate(self, method: Any, x: Tree | None = None) -> tuple[Tree, tuple[Any, Any]]:
-        x = self.x if x is None else x
-        gradient, following, info = method.estimate(self.problem, x, self.state, self.step, self.data)
-        value = info.get("value", info.get("upper"))
-        if value is None:
-            value = self.problem.at(x, self.data).upper(following.y)
-        return gradient, (following, value)
+    def estimate(self, method: Any) -> tuple[Tree, Any, Info]:
+        return method.estimate(self.problem, self.x, self.state, self.step, self.data)
 
-    def breaks_down(self, method: Any) -> bool:
-        """Whether the method itself reports that its linear solve could not go on."""
-        _, _, info = method.estimate(self.problem, self.x, self.state, self.step, self.data)
-        return bool(info.get("breakdown", 0))
+    def value(self, method: Any) -> Tensor:
+        """The number whose derivative the method claims to give; F where it names none."""
+        _, following, info = self.estimate(method)
+        found = info.get("value", info.get("upper"))
+        return self.problem.at(self.x, self.data).upper(following.y) if found is None else found
 
     @functools.cached_property
     def directions(self) -> Tensor:
@@ -181,7 +177,7 @@ class _Point:
         h = eps ** (1 / 3) * (1 + float(flat.abs().max()))
 
         def value(at: Tensor) -> Tensor:
-            return self.estimate(method, tree.unravel(at, self.x))[1][1]
+            return replace(self, x=tree.unravel(at, self.x)).value(method)
 
         sides = torch.stack([torch.stack([value(flat + h * d), value(flat - h * d)]) for d in self.directions])
         if not bool(torch.isfinite(sides).all()):
@@ -190,7 +186,7 @@ class _Point:
 
 
 def _is_sound(point: _Point, sound: Any, differences: tuple[Tensor, float], bias: str, tol: float) -> bool:
-    gradient, (following, _) = point.estimate(sound)
+    gradient, following, _ = point.estimate(sound)
     if _relative(point.directions @ tree.flatten(gradient), *differences) <= tol:
         return True
     # A lower level that converges slowly leaves y short of the minimum, where the implicit formula is the derivative

@@ -114,12 +114,12 @@ def _prepared(out: Path) -> Path:
 
 def _finish(config: Any, results: report.Results, out: Path) -> None:
     written = report.save(results, config, out)
-    for name, frame in list(results.tables.items())[:1]:
-        frame = frame.reset_index()
-        table = Table(*map(str, frame.columns), title=name, box=SIMPLE_HEAD)
-        for row in frame.itertuples(index=False):
-            table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
-        console.print(table)
+    title, frame = next(iter(results.tables.items()))
+    frame = frame.reset_index()
+    table = Table(*map(str, frame.columns), title=title, box=SIMPLE_HEAD)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
+    console.print(table)
     for name, number in results.summary.items():
         console.print(f"{name}: {number}", markup=False)
     console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True, markup=False)

@@ -111,24 +111,21 @@ class Stage:
     def run(self, x: Tensor, y: Tensor, z: Tensor, mu2: float, tau: float) -> tuple[Point, float, bool]:
         """Minimise B from (x, y); mu2 is raised where a lower z shows that y is outside."""
         z_tol = 1e-7 * mu2
-        w, memory, alternative = torch.cat([x, y]), Memory(), None
-        settled = False
+        w, memory = torch.cat([x, y]), Memory()
         for _ in range(4):
-            point, mu2, y = self._enter(w, z, mu2, tau, z_tol)
-            barrier = Barrier(self, point, mu2, tau, z_tol)
+            w, kept, mu2 = self._enter(w, z, mu2, z_tol)
+            barrier = Barrier(self, mu2, tau, z_tol)
+            point = Point(w, barrier.value(kept), barrier.gradient(w, kept), kept)
             point, settled = minimise(barrier.function(), point, Product(self), memory, 40)
-            w, z, alternative = point.w, point.kept.z, barrier.alternative
+            w, kept, alternative = point.w, point.kept, barrier.alternative
             if settled or alternative is None:
                 break
-            x, _ = self.split(w)
-            at = self.problem.at(self.xs.tree(x))
-            lower = float(at.lower(self.ys.tree(alternative)))
-            if not lower < point.kept.f_z - 10 * z_tol:
+            if not float(kept.at.lower(self.ys.tree(alternative))) < kept.f_z - 10 * z_tol:
                 break
             z, memory = alternative, Memory()
         return point, mu2, settled
 
-    def _enter(self, w: Tensor, z: Tensor, mu2: float, tau: float, z_tol: float) -> tuple[Point, float, Tensor]:
+    def _enter(self, w: Tensor, z: Tensor, mu2: float, z_tol: float) -> tuple[Tensor, Kept, float]:
         """A feasible first point: y descends f in its own basin if it is outside, or mu2 is raised."""
         x, y = self.split(w)
         at = self.problem.at(self.xs.tree(x))
@@ -141,13 +138,9 @@ class Stage:
                 y, f = inner, f_inner
             else:
                 mu2 = 1.25 * (f - f_z)
-        kept = Kept(at, z, f_z, float(at.upper(self.ys.tree(y))), f)
-        value = kept.F - tau * math.log(mu2 - (f - f_z))
-        return Point(torch.cat([x, y]), value, gradient_of(self, torch.cat([x, y]), kept, mu2, tau)[0], kept), mu2, y
+        return torch.cat([x, y]), Kept(at, z, f_z, float(at.upper(self.ys.tree(y))), f), mu2
 
-    def judge(
-        self, x: Tensor, y: Tensor, end: Kept, mu2: float, settled: bool, tol: float
-    ) -> tuple[int, Tensor, float]:
+    def judge(self, y: Tensor, end: Kept, mu2: float, settled: bool, tol: float) -> tuple[int, Tensor, float]:
         """Whether the run has ended, with which y and F.
 
         F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally. Where the lower solution
@@ -158,9 +151,8 @@ class Stage:
             return 3, y, end.F
         if mu2 > 10 * tol * size:
             return 0, y, math.nan
-        at = self.problem.at(self.xs.tree(x))
-        polished, f = self._descend(at, y, 1e-3 * max(gap, 1e-16), Memory(), 30)
-        F = float(at.upper(self.ys.tree(polished)))
+        polished, f = self._descend(end.at, y, 1e-3 * max(gap, 1e-16), Memory(), 30)
+        F = float(end.at.upper(self.ys.tree(polished)))
         if settled and abs(F - end.F) <= tol * (1 + abs(F)) and f - end.f_z <= tol * size:
             return 1, polished, F
         if gap <= 1e-5 * tol * size and mu2 <= 1e-4 * tol * size:
@@ -169,13 +161,18 @@ class Stage:
 
 
 class Barrier:
-    """B as a function of w, remembering the current z and the best one that a rejected trial found."""
+    """B as a function of w.
 
-    def __init__(self, stage: Stage, point: Point, mu2: float, tau: float, z_tol: float) -> None:
+    It remembers of the last point that was taken its z and the size of F's gradient (``pull``), and the z that the
+    trials rejected since then found.
+    """
+
+    z: Tensor
+    pull: float
+    alternative: Tensor | None
+
+    def __init__(self, stage: Stage, mu2: float, tau: float, z_tol: float) -> None:
         self.stage, self.mu2, self.tau, self.z_tol = stage, mu2, tau, z_tol
-        self.z: Tensor = point.kept.z
-        self.alternative: Tensor | None = None
-        self.pull = float(gradient_of(stage, point.w, point.kept, mu2, tau)[1].norm())
 
     def function(self) -> Function:
         """B, as :func:`minimise` wants it."""
@@ -191,15 +188,30 @@ class Barrier:
         others = self.stage.scouts(y_tree) if self.alternative is None else [self.stage.ys.tree(self.alternative)]
         z, f_z = self.stage.lowest(at, [self.stage.ys.tree(self.z), y_tree, *others], self.z_tol)
         self.alternative = z
-        slack = self.mu2 + (f_z - f)
-        return (F - self.tau * math.log(slack) if slack > 0 else math.inf), Kept(at, z, f_z, F, f)
+        kept = Kept(at, z, f_z, F, f)
+        return self.value(kept), kept
+
+    def slack(self, kept: Kept) -> float:
+        """s."""
+        return self.mu2 + (kept.f_z - kept.f)
+
+    def value(self, kept: Kept) -> float:
+        """B, infinite where the slack is not positive."""
+        slack = self.slack(kept)
+        return kept.F - self.tau * math.log(slack) if slack > 0 else math.inf
 
     def gradient(self, w: Tensor, kept: Kept) -> Tensor:
-        """The gradient of B at a trial that was taken."""
+        """The gradient of B at a point that is taken."""
         self.z, self.alternative = kept.z, None
-        gradient, own = gradient_of(self.stage, w, kept, self.mu2, self.tau)
-        self.pull = float(own.norm())
-        return gradient
+        _, y = self.stage.split(w)
+        at, y_tree = kept.at, self.stage.ys.tree(y)
+        _, F_u, F_y = at.upper_grads(y_tree)
+        _, f_u, f_y = at.lower_grads(y_tree)
+        _, z_u, _ = at.lower_grads(self.stage.ys.tree(kept.z))
+        lam = self.tau / self.slack(kept)
+        self.pull = float(tree.norm([at.pull(F_u), F_y]))
+        in_x, in_y = at.pull(tree.axpy(lam, tree.sub(f_u, z_u), F_u)), tree.axpy(lam, f_y, F_y)
+        return tree.flatten([in_x, in_y])
 
     def scale(self, reduced: Tensor) -> Tensor:
         """A unit first step in x and in y, each by itself."""
@@ -208,19 +220,6 @@ class Barrier:
     def enough(self, point: Point, reduced: Tensor, decrease: float) -> bool:
         """B can fall by little against tau, and its gradient is small against that of F: one alone may mislead."""
         return decrease < 0.05 * self.tau and float(reduced.norm()) <= self.stage.precision * self.pull
-
-
-def gradient_of(stage: Stage, w: Tensor, kept: Kept, mu2: float, tau: float) -> tuple[Tensor, Tensor]:
-    """The gradient of B in w, and that of F alone."""
-    _, y = stage.split(w)
-    at, y_tree = kept.at, stage.ys.tree(y)
-    _, F_u, F_y = at.upper_grads(y_tree)
-    _, f_u, f_y = at.lower_grads(y_tree)
-    _, z_u, _ = at.lower_grads(stage.ys.tree(kept.z))
-    lam = tau / (mu2 - (kept.f - kept.f_z))
-    in_x = at.pull(tree.axpy(lam, tree.sub(f_u, z_u), F_u))
-    own = torch.cat([tree.flatten(at.pull(F_u)), tree.flatten(F_y)])
-    return torch.cat([tree.flatten(in_x), tree.flatten(tree.axpy(lam, f_y, F_y))]), own
 
 
 def unit(reduced: Tensor) -> Tensor:

@@ -212,23 +212,22 @@ class At:
         weights = weigh(F.detach(), f.detach())
         return F.detach(), f.detach(), tree.grad([F, f], y, weights)
 
-    @torch.enable_grad()
     def upper_grads(self, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         """F, its gradient in u and its gradient in y."""
         self.count.upper += 1
-        u, y = tree.variable(self.u), tree.variable(y)
-        F = self.F(u, y)
-        in_u, in_y = tree.grad(F, (u, y))
-        return F.detach(), in_u, in_y
+        return self._grads(self.F, y)
 
-    @torch.enable_grad()
     def lower_grads(self, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         """f, its gradient in u and its gradient in y."""
         self.count.lower += 1
+        return self._grads(self.f, y)
+
+    @torch.enable_grad()
+    def _grads(self, objective: Callable[[list[Tensor], Tree], Tensor], y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         u, y = tree.variable(self.u), tree.variable(y)
-        f = self.f(u, y)
-        in_u, in_y = tree.grad(f, (u, y))
-        return f.detach(), in_u, in_y
+        value = objective(u, y)
+        in_u, in_y = tree.grad(value, (u, y))
+        return value.detach(), in_u, in_y
 
     @torch.no_grad()
     def lower_many(self, ys: list[Tree]) -> Tensor:
@@ -285,7 +284,7 @@ class At:
         flat = tree.flatten(self._x)
         basis = torch.eye(flat.numel(), dtype=flat.dtype, device=flat.device)
         in_x = torch.func.vmap(lambda v: tree.leaves(tree.unravel(v, self._x)))(basis)
-        if self.problem.context is None:
+        if len(self.u) == len(in_x):
             return list(in_x)
 
         def context(x: list[Tensor]) -> list[Tensor]:
@@ -293,8 +292,6 @@ class At:
             value = self.problem.context(tree.unflatten(self._x, x), self._batch)
             return [t for t in tree.leaves(value) if _is_float(t)]
 
-        if len(self.u) == len(in_x):
-            return list(in_x)
         leaves = tree.leaves(self._x)
         in_c = torch.func.vmap(lambda v: torch.func.jvp(context, (leaves,), (v,))[1])(list(in_x))
         return [*in_x, *in_c]
@@ -315,11 +312,12 @@ def _is_float(leaf: Any) -> bool:
 
 def accepts(objective: Callable[..., Any] | None, count: int) -> bool:
     """Whether ``objective`` can be called with ``count`` positional arguments, as far as its signature tells."""
-    function = objective.forward if isinstance(objective, torch.nn.Module) else objective
+    if objective is None:
+        return False
     try:
-        signature = inspect.signature(function)  # type: ignore[arg-type]
+        signature = inspect.signature(objective.forward if isinstance(objective, torch.nn.Module) else objective)
     except (TypeError, ValueError):
-        return objective is not None
+        return True
     try:
         signature.bind(*range(count))
     except TypeError:

@@ -109,9 +109,9 @@ class Run:
         saved = checkpoint.read(path)
         try:
             self._take_over(saved, path)
+        except CheckpointError:
+            raise
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            if isinstance(error, CheckpointError):
-                raise
             raise CheckpointError(f"{path}: the checkpoint belongs to another run ({error})") from error
 
     def _take_over(self, saved: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -58,8 +58,6 @@ def _check_objective(at: At, name: str, y: Tree) -> None:
         value = evaluate(u, v)
         if not isinstance(value, Tensor):
             raise ProblemError(f"{name} must return a scalar tensor, not a {type(value).__name__}")
-        if not value.is_floating_point() and value.dim() == 0 and not value.requires_grad:
-            value = value.double()  # argmax and the like: refused below as not differentiable
         if value.is_complex():
             raise ProblemError(f"{name} must return a real number, not a complex one")
         if value.dim() != 0:

@@ -122,7 +122,7 @@ class AdaptiveBVFIM:
         x, y = stage.split(point.w)
         end: Kept = point.kept
         gap, slack = end.f - end.f_z, mu2 - (end.f - end.f_z)
-        ended, answer, F_answer = stage.judge(x, y, end, mu2, settled, self.tol)
+        ended, answer, F_answer = stage.judge(y, end, mu2, settled, self.tol)
 
         binding = gap + 0.1 * slack > self.rate * mu2  # the gap, not the rate, holds mu2 up
         stalled = float(state.stalled) + 1 if binding and gap > 0.7 * float(state.gap) else 0.0
