@@ -2,9 +2,11 @@
 
 from bvfim import callbacks, checkpoint, dynamics, methods, schedules, sets, testproblems
 from bvfim.batches import Batches
+from bvfim.certificate import Certificate
 from bvfim.check import HypergradientCheck, Verdict, check_hypergradient
 from bvfim.compare import compare
 from bvfim.hypergradient import hypergradient
+from bvfim.many import solve_many
 from bvfim.methods import BDA, BVFIM, CG, FHG, RHG, TRHG, AdaptiveBVFIM, Estimator, LowerValue, Neumann
 from bvfim.problem import Draw, Problem
 from bvfim.run import Run
@@ -37,6 +39,7 @@ __all__ = [
     "BreakdownError",
     "BvfimError",
     "BvfimWarning",
+    "Certificate",
     "CheckpointError",
     "DataError",
     "Draw",
@@ -64,5 +67,6 @@ __all__ = [
     "schedules",
     "sets",
     "solve",
+    "solve_many",
     "testproblems",
 ]

@@ -1,228 +1,220 @@
-"""The barrier problem of one stage, on flat vectors w = (x, y); :class:`bvfim.AdaptiveBVFIM` has the mathematics."""
+"""The barrier problem of one stage, for many starts at once; :class:`bvfim.AdaptiveBVFIM` has the mathematics."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bvfim import tree
-from bvfim.lbfgs import Function, Memory, Point, Space, minimise
-from bvfim.problem import At, Problem
-from bvfim.tree import Tree
+from bvfim.flat import Flat
+from bvfim.lbfgs import Memory, Points, dot, minimise, unit
+from bvfim.rows import Batch, Rows
+
+LOWER_STEPS, BARRIER_STEPS = 60, 40
 
 
-class Product:
-    """The set X x Y on flat vectors w = (x, y)."""
+class Lower:
+    """f(x, .) for each row x. The first trial of a search is mostly taken: it brings its gradient along."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, at: Rows, tol: Tensor) -> None:
+        self.at, self.tol = at, tol
+        self.first = torch.ones_like(tol, dtype=torch.bool)
+        self.gradients = torch.empty(0)
 
-    def project(self, w: Tensor) -> Tensor:
-        """The nearest w in the product."""
-        x, y = self.stage.split(w)
-        return torch.cat([self.stage.xs.project(x), self.stage.ys.project(y)])
+    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
+        """f."""
+        if attempt > 0:
+            self.first[rows] = False
+            return self.at.take(rows).lower(w)
+        value, gradient = self.at.take(rows).lower_grad(w)
+        self.gradients = w.new_empty(len(self.tol), w.shape[1]).index_copy(0, rows, gradient)
+        self.first[rows] = True
+        return value
 
-    def free(self, w: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
-        """Free directions of both parts."""
-        pairs = zip((self.stage.xs, self.stage.ys), self.stage.split(w), self.stage.split(gradient), strict=True)
-        own = [space.free(part, g) for space, part, g in pairs]
-        return lambda v: torch.cat([free(part) for free, part in zip(own, self.stage.split(v), strict=True)])
+    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
+        """f_y, from the first trial where that was taken."""
+        later = ~self.first[rows]
+        if bool(later.any()):
+            self.gradients[rows[later]] = self.at.take(rows[later]).lower_grad(w[later])[1]
+        return self.gradients[rows]
+
+    def scale(self, reduced: Tensor) -> Tensor:
+        """A unit first step."""
+        return unit(reduced)
+
+    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
+        """f can fall by no more than the tolerance."""
+        return decrease <= self.tol[rows]
 
 
-class Kept(NamedTuple):
-    """What a trial of B found out about its point."""
+@dataclass
+class Interior:
+    """What a stage needs: the problem, the spaces of x, y and w = (x, y), and where its random numbers come from."""
 
-    at: At
-    z: Tensor
-    f_z: float
-    F: float
-    f: float
-
-
-class Stage:
-    """One barrier problem on flat vectors w = (x, y)."""
-
-    def __init__(self, problem: Problem, x: Tree, y: Tree, *, scouts: int, seed: int, precision: float = 0.1) -> None:
-        self.problem, self.scout_count, self.precision = problem, scouts, precision
-        self.xs, self.ys = Space(x, problem.x_set), Space(y, problem.y_set)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.z_memory = Memory()
+    batch: Batch
+    w: Flat
+    scouts: int
+    seed: int
+    stage: int
 
     def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """x and y of w."""
-        m = tree.size(self.xs.like)
-        return w[:m], w[m:]
+        return w[:, : self.batch.x.size], w[:, self.batch.x.size :]
 
-    def scouts(self, y: Tree) -> list[Tree]:
-        """Around y at random scales, with one entry resampled, and far off, in turn."""
-        centre = tree.flatten(y)
-        low, high = self._range(centre)
-        found = []
-        for i in range(self.scout_count):
-            far = low + (high - low) * self._random(centre)
-            if i % 3 == 0:
-                scale = 10 ** (-2 * float(torch.rand((), generator=self.generator)))
-                far = centre + (high - low) * scale * 0.5 * self._random(centre, normal=True)
-            elif i % 3 == 1:
-                entry = int(torch.randint(len(centre), (), generator=self.generator))
-                far = torch.cat([centre[:entry], far[entry : entry + 1], centre[entry + 1 :]])
-            found.append(self.ys.tree(self.ys.project(far)))
-        return found
+    def uniform(self, members: Tensor, draw: int, count: int, size: int) -> Tensor:
+        """Numbers in [0, 1) that depend on the start, the stage and the number of the draw alone."""
+        tables = []
+        for member in members.tolist():
+            seed = ((self.seed + member) * 1_000_003 + self.stage) * 1_009 + draw
+            generator = torch.Generator().manual_seed(seed % 2**63)
+            tables.append(torch.rand(count, size, generator=generator, dtype=torch.float64))
+        return torch.stack(tables)
 
-    def _random(self, like: Tensor, normal: bool = False) -> Tensor:
-        draw = torch.randn if normal else torch.rand
-        return draw(len(like), generator=self.generator, dtype=torch.float64).to(like)
+    def around(self, members: Tensor, y: Tensor, draw: int) -> Tensor:
+        """Scouts: near y at random scales, with one entry resampled, and far off, in turn; (B, scouts, n)."""
+        low, high = (bound[:, None] for bound in self.batch.y.region(y))
+        numbers = self.uniform(members, draw, self.scouts, y.shape[1] + 1).to(y)
+        choice, u = numbers[..., :1], numbers[..., 1:]
+        far, centre = low + (high - low) * u, y[:, None]
+        near = centre + (high - low) * 10 ** (-2 * choice) * (u - 0.5)
+        entry = (choice * y.shape[1]).long().clamp_max(y.shape[1] - 1)
+        one = torch.where(torch.arange(y.shape[1], device=y.device) == entry, far, centre)
+        turn = torch.arange(self.scouts, device=y.device)[:, None] % 3
+        found = torch.where(turn == 0, near, torch.where(turn == 1, one, far))
+        return self.batch.y.project(found.flatten(0, 1)).reshape(found.shape)
 
-    def _range(self, centre: Tensor) -> tuple[Tensor, Tensor]:
-        """Where scouts are sent: the box where there is one, else three times the size of y around it."""
-        far = 3 * (1 + centre.abs())
-        low, high = (self.ys.project(torch.full_like(centre, s * 1e30)) for s in (-1, 1))
-        boxed = (low > -1e29) & (high < 1e29)
-        return torch.where(boxed, low, centre - far), torch.where(boxed, high, centre + far)
+    def descend(self, at: Rows, y: Tensor, tol: Tensor, memory: Memory, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """L-BFGS on f(x, .) until it can fall by no more than ``tol``: where, f there, and whether that was reached."""
+        points = Points(y, *at.lower_grad(y))
+        tol = torch.maximum(tol, torch.finfo(y.dtype).eps * points.value.abs())
+        settled = minimise(Lower(at, tol), points, self.batch.y, memory, steps)
+        return points.w, points.value, settled
 
-    def lowest(self, at: At, candidates: list[Tree], tol: float) -> tuple[Tensor, float]:
-        """z: the best of the candidates, then L-BFGS on f(x, .) until it can fall by no more than ``tol``."""
-        values = at.lower_many(candidates)
-        best = int(torch.where(values.isfinite(), values, torch.inf).argmin())
-        if best != 0:
-            self.z_memory = Memory()
-        return self._descend(at, tree.flatten(candidates[best]), tol, self.z_memory, 60)
 
-    def _descend(self, at: At, z: Tensor, tol: float, memory: Memory, max_steps: int) -> tuple[Tensor, float]:
-        def value_and_gradient(v: Tensor) -> tuple[float, Tensor]:
-            f, gradient = at.lower_grad(self.ys.tree(v))
-            return float(f), tree.flatten(gradient)
+def best_of(at: Rows, candidates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The candidate of lowest f for each row: which, the point, the value."""
+    values = at.lower_many(candidates)
+    values = torch.where(values.isfinite(), values, torch.inf)
+    best = values.argmin(1)
+    everyone = torch.arange(len(best), device=best.device)
+    return best, candidates[everyone, best], values[everyone, best]
 
-        def trial(v: Tensor, first: bool) -> tuple[float, Tensor | None]:
-            return value_and_gradient(v) if first else (float(at.lower(self.ys.tree(v))), None)
 
-        def gradient(v: Tensor, kept: Tensor | None) -> Tensor:
-            return value_and_gradient(v)[1] if kept is None else kept
+def remember(archive: Tensor, rows: Tensor, z: Tensor) -> None:
+    """Put z in the place of the oldest entry of the rows' archives."""
+    archive[rows] = torch.cat([archive[rows, 1:], z[:, None]], 1)
 
-        function = Function(trial, gradient, unit, lambda point, reduced, decrease: decrease <= tol)
-        value, kept = value_and_gradient(z)
-        point, _ = minimise(function, Point(z, value, kept, None), self.ys, memory, max_steps)
-        return point.w, point.value
 
-    def run(self, x: Tensor, y: Tensor, z: Tensor, mu2: float, tau: float) -> tuple[Point, float, bool]:
-        """Minimise B from (x, y); mu2 is raised where a lower z shows that y is outside."""
-        z_tol = 1e-7 * mu2
-        w, memory = torch.cat([x, y]), Memory()
-        for _ in range(4):
-            w, kept, mu2 = self._enter(w, z, mu2, z_tol)
-            barrier = Barrier(self, mu2, tau, z_tol)
-            point = Point(w, barrier.value(kept), barrier.gradient(w, kept), kept)
-            point, settled = minimise(barrier.function(), point, Product(self), memory, 40)
-            w, kept, alternative = point.w, point.kept, barrier.alternative
-            if settled or alternative is None:
-                break
-            if not float(kept.at.lower(self.ys.tree(alternative))) < kept.f_z - 10 * z_tol:
-                break
-            z, memory = alternative, Memory()
-        return point, mu2, settled
+@dataclass
+class Seen:
+    """What is known of each start's point w: z, f(x, z), F and f."""
 
-    def _enter(self, w: Tensor, z: Tensor, mu2: float, z_tol: float) -> tuple[Tensor, Kept, float]:
-        """A feasible first point: y descends f in its own basin if it is outside, or mu2 is raised."""
-        x, y = self.split(w)
-        at = self.problem.at(self.xs.tree(x))
-        y_tree = self.ys.tree(y)
-        z, f_z = self.lowest(at, [self.ys.tree(z), y_tree, *self.scouts(y_tree)], z_tol)
-        f = float(at.lower(y_tree))
-        if f - f_z >= mu2:
-            inner, f_inner = self._descend(at, y, 0.1 * mu2, Memory(), 60)
-            if f_inner - f_z < 0.5 * mu2:
-                y, f = inner, f_inner
-            else:
-                mu2 = 1.25 * (f - f_z)
-        return torch.cat([x, y]), Kept(at, z, f_z, float(at.upper(self.ys.tree(y))), f), mu2
+    z: Tensor
+    f_z: Tensor
+    F: Tensor
+    f: Tensor
 
-    def judge(self, y: Tensor, end: Kept, mu2: float, settled: bool, tol: float) -> tuple[int, Tensor, float]:
-        """Whether the run has ended, with which y and F.
+    def copy(self) -> Seen:
+        """A copy to write on."""
+        return Seen(*(t.clone() for t in vars(self).values()))
 
-        F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally. Where the lower solution
-        jumps at the optimum they never meet; there a gap far below the tolerance has to do.
-        """
-        size, gap = 1 + abs(end.f_z), end.f - end.f_z
-        if min(end.F, end.f_z) < -1e15:
-            return 3, y, end.F
-        if mu2 > 10 * tol * size:
-            return 0, y, math.nan
-        polished, f = self._descend(end.at, y, 1e-3 * max(gap, 1e-16), Memory(), 30)
-        F = float(end.at.upper(self.ys.tree(polished)))
-        if settled and abs(F - end.F) <= tol * (1 + abs(F)) and f - end.f_z <= tol * size:
-            return 1, polished, F
-        if gap <= 1e-5 * tol * size and mu2 <= 1e-4 * tol * size:
-            return 1, y, end.F
-        return (2 if mu2 <= 1e-13 * size else 0), y, F
+    def put(self, rows: Tensor, z: Tensor, f_z: Tensor, F: Tensor, f: Tensor) -> None:
+        """Overwrite some rows."""
+        self.z[rows], self.f_z[rows], self.F[rows], self.f[rows] = z, f_z, F, f
+
+    def take(self, rows: Tensor) -> Seen:
+        """Some of the starts."""
+        return Seen(*(t[rows] for t in vars(self).values()))
+
+    def improve(self, z: Tensor, f_z: Tensor, rows: Tensor | None = None) -> None:
+        """Take z where it is lower."""
+        rows = torch.arange(len(self.f), device=z.device) if rows is None else rows
+        better = f_z < self.f_z[rows]
+        self.z[rows[better]], self.f_z[rows[better]] = z[better], f_z[better]
+
+    @property
+    def gap(self) -> Tensor:
+        """f(x, y) - f(x, z)."""
+        return self.f - self.f_z
 
 
 class Barrier:
-    """B as a function of w.
+    """B as a function of w, for each row with its own mu2 and tau."""
 
-    It remembers of the last point that was taken its z and the size of F's gradient (``pull``), and the z that the
-    trials rejected since then found.
-    """
+    def __init__(
+        self, interior: Interior, members: Tensor, mu2: Tensor, tau: Tensor, z_memory: Memory, archive: Tensor
+    ) -> None:
+        self.interior, self.members, self.mu2, self.tau = interior, members, mu2, tau
+        self.z_memory, self.archive = z_memory, archive
+        self.z_tol = 1e-7 * mu2
+        self.draws = 0
 
-    z: Tensor
-    pull: float
-    alternative: Tensor | None
+    def start(self, w: Tensor, seen: Seen, precision: Tensor, least: Tensor) -> Points:
+        """The first points; ``precision`` is how small the gradient has to become, against that of F."""
+        x, _ = self.interior.split(w)
+        self.seen, self.tried, self.precision, self.least = seen.copy(), seen.copy(), precision, least
+        self.pull, self.x, self.dx, self.dz = torch.zeros_like(self.mu2), x.clone(), 0 * x, 0 * seen.z
+        rows = torch.arange(len(w), device=w.device)
+        return Points(w, self.value(rows, seen), self.gradient(rows, w))
 
-    def __init__(self, stage: Stage, mu2: float, tau: float, z_tol: float) -> None:
-        self.stage, self.mu2, self.tau, self.z_tol = stage, mu2, tau, z_tol
-
-    def function(self) -> Function:
-        """B, as :func:`minimise` wants it."""
-        return Function(self.trial, self.gradient, self.scale, self.enough)
-
-    def trial(self, w: Tensor, first: bool) -> tuple[float, Kept | None]:
-        """B at w, with z solved for; infinite where the slack is not positive."""
-        x, y = self.stage.split(w)
-        at, y_tree = self.stage.problem.at(self.stage.xs.tree(x)), self.stage.ys.tree(y)
-        F, f = (float(v) for v in at.values(y_tree))
-        if not (math.isfinite(F) and math.isfinite(f)):
-            return math.inf, None
-        others = self.stage.scouts(y_tree) if self.alternative is None else [self.stage.ys.tree(self.alternative)]
-        z, f_z = self.stage.lowest(at, [self.stage.ys.tree(self.z), y_tree, *others], self.z_tol)
-        self.alternative = z
-        kept = Kept(at, z, f_z, F, f)
-        return self.value(kept), kept
-
-    def slack(self, kept: Kept) -> float:
-        """s."""
-        return self.mu2 + (kept.f_z - kept.f)
-
-    def value(self, kept: Kept) -> float:
+    def value(self, rows: Tensor, seen: Seen) -> Tensor:
         """B, infinite where the slack is not positive."""
-        slack = self.slack(kept)
-        return kept.F - self.tau * math.log(slack) if slack > 0 else math.inf
+        slack = self.mu2[rows] + (seen.f_z - seen.f)
+        return torch.where(slack > 0, seen.F - self.tau[rows] * slack.clamp_min(1e-300).log(), torch.inf)
 
-    def gradient(self, w: Tensor, kept: Kept) -> Tensor:
-        """The gradient of B at a point that is taken."""
-        self.z, self.alternative = kept.z, None
-        _, y = self.stage.split(w)
-        at, y_tree = kept.at, self.stage.ys.tree(y)
-        _, F_u, F_y = at.upper_grads(y_tree)
-        _, f_u, f_y = at.lower_grads(y_tree)
-        _, z_u, _ = at.lower_grads(self.stage.ys.tree(kept.z))
-        lam = self.tau / self.slack(kept)
-        self.pull = float(tree.norm([at.pull(F_u), F_y]))
-        in_x, in_y = at.pull(tree.axpy(lam, tree.sub(f_u, z_u), F_u)), tree.axpy(lam, f_y, F_y)
-        return tree.flatten([in_x, in_y])
+    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
+        """B at w, with z solved for, except where the best of z's starts shows already that B is too high."""
+        value = torch.full_like(ceiling, torch.inf)
+        x, y = self.interior.split(w)
+        at = self.interior.batch.at(x, self.members[rows])
+        F, f = at.values(y)
+        best, z, f_z = best_of(at, self.candidates(rows, x, y, attempt))
+        bound = self.value(rows, Seen(z, f_z, F, f))
+        self.tried.put(rows, z, f_z, F, f)
+        hopeful = (bound <= ceiling).nonzero()[:, 0]
+        if len(hopeful) == 0:
+            return value
+        going = rows[hopeful]
+        switched = best[hopeful] > 1
+        self.z_memory.forget(going[switched])
+        memory = self.z_memory.take(going)
+        z, f_z, _ = self.interior.descend(at.take(hopeful), z[hopeful], self.z_tol[going], memory, LOWER_STEPS)
+        self.z_memory.put(going, memory)
+        self.tried.put(going, z, f_z, F[hopeful], f[hopeful])
+        remember(self.archive, going[switched], z[switched])
+        value[hopeful] = self.value(going, Seen(z, f_z, F[hopeful], f[hopeful]))
+        return value
+
+    def candidates(self, rows: Tensor, x: Tensor, y: Tensor, attempt: int) -> Tensor:
+        """Where z may start: the last z, where it is expected, y, and scouts or what the last trial found."""
+        z = self.seen.z[rows]
+        if attempt > 0:
+            other = self.tried.z[rows]
+            return torch.stack([z, z + 0.4 * (other - z), y, other], 1)
+        self.draws += 1
+        dx, along = self.dx[rows], x - self.x[rows]
+        ratio = (dot(dx, along) / dot(dx, dx).clamp_min(1e-300)).clamp(-10, 10)
+        expected = self.interior.batch.y.project(z + ratio.to(z)[:, None] * self.dz[rows])
+        scouts = self.interior.around(self.members[rows], y, self.draws)
+        return torch.cat([torch.stack([z, expected, y], 1), self.archive[rows], scouts], 1)
+
+    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
+        """The gradient of B at points that are taken."""
+        x, y = self.interior.split(w)
+        tried = self.tried.take(rows)
+        self.dx[rows], self.dz[rows], self.x[rows] = x - self.x[rows], tried.z - self.seen.z[rows], x
+        self.seen.put(rows, *vars(tried).values())
+        weight = self.tau[rows] / (self.mu2[rows] - tried.gap)
+        of_F, of_f = self.interior.batch.at(x, self.members[rows]).barrier_grad(y, tried.z, weight)
+        self.pull[rows] = torch.maximum(dot(of_F, of_F).sqrt(), self.least[rows])
+        return of_F + of_f
 
     def scale(self, reduced: Tensor) -> Tensor:
         """A unit first step in x and in y, each by itself."""
-        return torch.cat([unit(part) for part in self.stage.split(reduced)])
+        return torch.cat([unit(part) for part in self.interior.split(reduced)], -1)
 
-    def enough(self, point: Point, reduced: Tensor, decrease: float) -> bool:
+    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
         """B can fall by little against tau, and its gradient is small against that of F: one alone may mislead."""
-        return decrease < 0.05 * self.tau and float(reduced.norm()) <= self.stage.precision * self.pull
-
-
-def unit(reduced: Tensor) -> Tensor:
-    """The scale that makes a first step of unit length."""
-    length = float(reduced.norm())
-    return torch.full_like(reduced, 1 / length if length > 0 else 1.0)
+        small = dot(reduced, reduced).sqrt() <= self.precision[rows] * self.pull[rows]
+        return small & (decrease < 0.05 * self.tau[rows])

@@ -1,137 +1,190 @@
-r"""Projected L-BFGS with a backtracking line search, on flat vectors: the kernel of the adaptive solver.
+r"""Projected L-BFGS with a backtracking line search for many functions at once: the kernel of the adaptive solver.
 
-A step goes along the projected path :math:`w(t) = P(w + t d)`, with d the L-BFGS direction on the free
-coordinates, and is taken when :math:`\phi(w(t)) \le \phi(w) + 10^{-4}\, g^\top (w(t) - w)`. A point where the function
-is not defined has the value infinity, so the search never leaves its domain.
+Every row of a matrix is a point of its own function, and all of them descend in step; a row that is done waits. A step
+goes along the projected path :math:`w(t) = P(w + t d)`, with d the L-BFGS direction on the free coordinates, and is
+taken when :math:`\phi(w(t)) \le \phi(w) + 10^{-4}\, g^\top (w(t) - w)`. A point where the function is not defined has
+the value infinity, so the search never leaves its domain.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from bvfim import sets, tree
-from bvfim.tree import Tree
+from bvfim.flat import Flat
+
+PAIRS = 8
+"""How many pairs (step, change of gradient) a memory keeps."""
+ATTEMPTS = 14
+"""How often a step is shortened before it is given up."""
 
 
-class Feasible(Protocol):
-    """A set of vectors: its projection and its free directions."""
+class Function(Protocol):
+    """What is minimised, for each row a function of its own; ``rows`` says which ones are asked for."""
 
-    def project(self, vector: Tensor, /) -> Tensor:
-        """The nearest vector in the set."""
+    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
+        """The values at w, in float64; infinity will do wherever the value is above the ceiling."""
         ...
 
-    def free(self, vector: Tensor, gradient: Tensor, /) -> Callable[[Tensor], Tensor]:
-        """The projection onto the directions that the set leaves free."""
+    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
+        """The gradients at the points of the last trials, which were taken."""
+        ...
+
+    def scale(self, reduced: Tensor) -> Tensor:
+        """The first step along the negative free gradient, as a factor."""
+        ...
+
+    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
+        """Whether to stop, given the free gradient and the decrease that the quadratic model promises."""
         ...
 
 
-@dataclass(frozen=True)
-class Space:
-    """A tree seen as a vector, with its set: the vector's projection and free directions."""
-
-    like: Tree
-    sets: sets.SetTree
-
-    def tree(self, vector: Tensor) -> Tree:
-        """The tree of a vector."""
-        return tree.unravel(vector, self.like)
-
-    def project(self, vector: Tensor) -> Tensor:
-        """The nearest vector in the set."""
-        return vector if self.sets is None else tree.flatten(sets.project(self.sets, self.tree(vector)))
-
-    def free(self, vector: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
-        """The projection onto the directions that the set leaves free."""
-        if self.sets is None:
-            return lambda v: v
-        free, _ = sets.tangent(self.sets, self.tree(vector), self.tree(gradient))
-        return lambda v: tree.flatten(free(self.tree(v)))
-
-
-@dataclass
 class Memory:
-    """The last pairs (step, change of gradient) of a function."""
+    """The last pairs (step, change of gradient) of each row, the newest last; zero where there is none."""
 
-    size: int = 8
-    pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    def __init__(self, steps: Tensor, changes: Tensor) -> None:
+        self.steps, self.changes = steps, changes
 
-    def add(self, step: Tensor, change: Tensor) -> None:
-        """Keep a pair, unless its curvature is not safely positive."""
-        if float(step @ change) > 1e-10 * float(step.norm() * change.norm()):
-            self.pairs = [*self.pairs, (step, change)][-self.size :]
+    @classmethod
+    def empty(cls, like: Tensor) -> Memory:
+        """No pair yet, for every row of ``like``."""
+        blank = like.new_zeros(like.shape[0], PAIRS, like.shape[1])
+        return cls(blank, blank.clone())
+
+    def take(self, rows: Tensor) -> Memory:
+        """A copy of some rows."""
+        return Memory(self.steps[rows], self.changes[rows])
+
+    def put(self, rows: Tensor, other: Memory) -> None:
+        """Overwrite some rows."""
+        self.steps[rows], self.changes[rows] = other.steps, other.changes
+
+    def forget(self, rows: Tensor) -> None:
+        """Drop the pairs of some rows."""
+        self.steps[rows] = 0
+        self.changes[rows] = 0
+
+    @property
+    def known(self) -> Tensor:
+        """Which rows have a pair."""
+        return self.steps[:, -1].abs().amax(-1) > 0
+
+    def add(self, rows: Tensor, step: Tensor, change: Tensor) -> Tensor:
+        """Keep a pair for each row whose curvature is safely positive, and say which those are."""
+        good = dot(step, change) > 1e-10 * (dot(step, step) * dot(change, change)).sqrt()
+        rows, step, change = rows[good], step[good], change[good]
+        self.steps[rows] = torch.cat([self.steps[rows, 1:], step[:, None]], 1)
+        self.changes[rows] = torch.cat([self.changes[rows, 1:], change[:, None]], 1)
+        return good
 
     def direction(self, gradient: Tensor, free: Callable[[Tensor], Tensor], scale: Tensor) -> Tensor:
-        """-H g on the free directions, by the two loops; ``scale`` is the diagonal of H as long as there is no pair."""
-        found = [(free(s), free(c)) for s, c in self.pairs]
-        known = [(s, c, 1 / float(s @ c)) for s, c in found if float(s @ c) > 0]
-        q, weights = free(gradient), []
-        for s, c, rho in reversed(known):
-            weights.append(rho * float(s @ q))
-            q = q - weights[-1] * c
-        q = q / (known[-1][2] * float(known[-1][1] @ known[-1][1])) if known else q * scale
-        for (s, c, rho), weight in zip(known, reversed(weights), strict=True):
-            q = q + (weight - rho * float(c @ q)) * s
-        return -free(q)
+        r"""-H g on the free directions; ``scale`` is the diagonal of H where there is no pair.
+
+        With S, C the pairs, R the upper triangle of :math:`S C^\top`, D its diagonal and
+        :math:`u = R^{-1} S g` (Byrd, Nocedal and Schnabel, 1994),
+
+        .. math:: H g = \gamma g + S^\top R^{-\top} (D u + \gamma C (C^\top u - g)) - \gamma C^\top u.
+        """
+        g = free(gradient)
+        S, C = free(self.steps), free(self.changes)
+        SC, CC = (S @ C.mT).double(), (C @ C.mT).double()
+        curvature = SC.diagonal(dim1=1, dim2=2)
+        good = curvature > 0
+        weight = good.double()
+        if not bool(good.any()):
+            return -free(g * scale)
+        both = weight[:, :, None] * weight[:, None]
+        R = (SC * both).triu() + torch.diag_embed(1 - weight)
+        Sg, Cg = ((P @ g[..., None]).double() * weight[..., None] for P in (S, C))
+        newest = (weight * torch.arange(1, PAIRS + 1, device=g.device)).argmax(-1, keepdim=True)
+        ratio = curvature / CC.diagonal(dim1=1, dim2=2)
+        gamma = torch.where(good.any(-1, keepdim=True), ratio.gather(1, newest), 1.0)[..., None]
+        u = torch.linalg.solve_triangular(R, Sg, upper=True)
+        inner = (curvature * weight)[..., None] * u + gamma * ((CC * both) @ u - Cg)
+        v = torch.linalg.solve_triangular(R.mT, inner, upper=False)
+        u, v, gamma = (a.to(g) for a in (u * weight[..., None], v * weight[..., None], gamma[..., 0]))
+        found = gamma * (g - (C.mT @ u)[..., 0]) + (S.mT @ v)[..., 0]
+        return -free(torch.where(good.any(-1, keepdim=True), found, g * scale))
 
 
-class Point(NamedTuple):
-    """A point of a minimisation: where, its value, its gradient, and what the function wants to keep of it."""
+class Points:
+    """Where each row is: its point, value and gradient, and by how much its next step is stretched."""
 
-    w: Tensor
-    value: float
-    gradient: Tensor
-    kept: Any
-
-
-class Function(NamedTuple):
-    """What is minimised: ``trial(w, first) -> (value, kept)``, then ``gradient(w, kept)`` where the trial is taken.
-
-    ``first`` says that it is the first trial of a line search, the one that is mostly taken.
-    """
-
-    trial: Callable[[Tensor, bool], tuple[float, Any]]
-    gradient: Callable[[Tensor, Any], Tensor]
-    scale: Callable[[Tensor], Tensor]
-    enough: Callable[[Point, Tensor, float], bool]
-    """(point, free gradient, predicted decrease) -> whether to stop."""
+    def __init__(self, w: Tensor, value: Tensor, gradient: Tensor) -> None:
+        self.w, self.value, self.gradient = w.clone(), value.clone(), gradient.clone()
+        self.stretch = torch.ones_like(value)
 
 
-def minimise(function: Function, point: Point, space: Feasible, memory: Memory, max_steps: int) -> tuple[Point, bool]:
-    """Descend from a point; the last point, and whether ``enough`` ended it rather than the steps or a dead end."""
+def minimise(function: Function, points: Points, space: Flat, memory: Memory, max_steps: int) -> Tensor:
+    """Move the points down; which rows ended because of ``enough``, not because of the steps or a dead end."""
+    settled = torch.zeros_like(points.value, dtype=torch.bool)
+    running = ~settled
     for _ in range(max_steps):
-        free = space.free(point.w, point.gradient)
-        reduced = free(point.gradient)
+        rows = running.nonzero()[:, 0]
+        if len(rows) == 0:
+            break
+        g = points.gradient[rows]
+        free = space.free(points.w[rows], g)
+        reduced = free(g)
         scale = function.scale(reduced)
-        direction = memory.direction(point.gradient, free, scale)
-        decrease = -float(point.gradient @ direction)
-        if not decrease > 0:
-            memory.pairs, direction = [], -reduced * scale
-            decrease = -float(point.gradient @ direction)
-        if decrease == 0 or (memory.pairs and function.enough(point, reduced, decrease / 2)):
-            return point, True
-        found = _search(function, point, direction, space)
-        if found is None and not memory.pairs:
-            return point, False
-        if found is None:
-            memory.pairs = []  # a stale curvature may be to blame: once more along the gradient
+        own = memory.take(rows)
+        direction, known = own.direction(g, free, scale), own.known
+        decrease = -dot(g, direction)
+        lost = ~(decrease > 0)
+        if bool(lost.any()):
+            memory.forget(rows[lost])
+            direction = torch.where(lost[:, None], -reduced * scale, direction)
+            decrease, known = -dot(g, direction), known & ~lost
+        done = (decrease == 0) | (known & function.enough(rows, reduced, decrease / 2))
+        settled[rows[done]] = True
+        running[rows[done]] = False
+        rows, direction, known = rows[~done], direction[~done], known[~done]
+        if len(rows) == 0:
             continue
-        memory.add(found.w - point.w, found.gradient - point.gradient)
-        point = found
-    return point, False
+        taken = _search(function, points, rows, direction, space, memory)
+        memory.forget(rows[~taken & known])  # a stale curvature may be to blame: once more along the gradient
+        running[rows[~taken & ~known]] = False
+    return settled
 
 
-def _search(function: Function, point: Point, direction: Tensor, space: Feasible) -> Point | None:
-    t = 1.0
-    for attempt in range(14):
-        w = space.project(point.w + t * direction)
-        value, kept = function.trial(w, attempt == 0)
-        slope = min(float(point.gradient @ (w - point.w)), 0.0)
-        if math.isfinite(value) and value < point.value and value <= point.value + 1e-4 * slope:
-            return Point(w, value, function.gradient(w, kept), kept)
+def _search(function: Function, points: Points, rows: Tensor, direction: Tensor, space: Flat, memory: Memory) -> Tensor:
+    """Move the rows that find a lower point along their direction; which of them did."""
+    w, value, g = points.w[rows], points.value[rows], points.gradient[rows]
+    direction = direction * points.stretch[rows].to(g)[:, None]
+    reached, taken = value.clone(), torch.zeros_like(value, dtype=torch.bool)
+    end, shortened = w.clone(), taken.clone()
+    left, t = torch.arange(len(rows), device=rows.device), 1.0
+    for attempt in range(ATTEMPTS):
+        trial = space.project(w[left] + t * direction[left])
+        ceiling = value[left] + 1e-4 * dot(g[left], trial - w[left]).clamp_max(0)
+        found = function.trial(rows[left], trial, attempt, ceiling)
+        good = found.isfinite() & (found < value[left]) & (found <= ceiling)
+        end[left[good]], reached[left[good]] = trial[good], found[good]
+        taken[left[good]] = True
+        left = left[~good]
+        shortened[left] = True
+        if len(left) == 0:
+            break
         t *= 0.4 if attempt < 4 else 0.1
-    return None
+    if bool(taken.any()):
+        moved = rows[taken]
+        gradient = function.gradient(moved, end[taken])
+        curved = memory.add(moved, end[taken] - w[taken], gradient - g[taken])
+        # Where the function falls without curving up, a longer step is due.
+        points.stretch[moved] = torch.where(curved | shortened[taken], 1.0, 4 * points.stretch[moved])
+        points.w[moved], points.value[moved], points.gradient[moved] = end[taken], reached[taken], gradient
+    return taken
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The inner product of each row, in float64."""
+    return (a.double() * b.double()).sum(-1)
+
+
+def unit(reduced: Tensor) -> Tensor:
+    """The factor that makes the largest entry of each row one."""
+    largest = reduced.abs().amax(-1, keepdim=True)
+    return torch.where(largest > 0, 1 / largest, 1.0).expand_as(reduced)

@@ -93,6 +93,7 @@ class Problem:
     context: Callable[[Tree, Any], Tree] | None = None
     joint: Callable[..., tuple[Tensor, Tensor]] | None = None
     evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
+    memo: dict[str, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("upper", "lower", "context", "joint"):

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.batches import Draws
-from bvfim.methods import as_method
+from bvfim.certificate import Certificate
+from bvfim.methods import AdaptiveBVFIM, as_method
 from bvfim.problem import Problem
 from bvfim.run import Run
 from bvfim.status import BvfimWarning, MethodError, Status
@@ -46,6 +47,7 @@ class Solution:
         steps: how often x was updated.
         seconds: how long it took.
         method: what ran.
+        certificate: what :class:`bvfim.AdaptiveBVFIM` has shown of the result; None for the other methods.
 
     Example:
         >>> import torch, bvfim
@@ -69,6 +71,7 @@ class Solution:
     steps: int
     seconds: float
     method: Any
+    certificate: Certificate | None = None
 
     def __str__(self) -> str:
         return (
@@ -102,7 +105,8 @@ def solve(
         problem: the objectives and sets.
         x: the upper start, a tree of tensors; projected onto X (with a warning) if it is outside.
         y: the lower start, likewise.
-        method: a method such as ``bvfim.RHG()``; the default is ``bvfim.BVFIM()``.
+        method: a method such as ``bvfim.RHG()``; the default is ``bvfim.AdaptiveBVFIM()``, which moves x itself, and
+            ``bvfim.BVFIM()`` with batches, an optimizer, a scheduler or a tol.
         optimizer: takes the list of x's tensors and gives a torch optimiser; the default is Adam with 0.01.
         steps: how many updates of x.
         batches: a stream of batches or :class:`bvfim.Batches`; one draw per step.
@@ -127,6 +131,8 @@ def solve(
         >>> print(f"x = {solution.x.item():.3f}, y = {solution.y.item():.3f}, F = {solution.upper:.3f}")
         x = 2.500, y = 1.500, F = 0.500
     """
+    if method is None and all(given is None for given in (batches, optimizer, scheduler, tol)):
+        method = AdaptiveBVFIM()
     method = as_method(method)
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
         raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")
@@ -293,6 +299,8 @@ def _check_like(gradient: Tree, x: Tree, method: Any) -> None:
 def _solution(run: Run, y: Tree, data: Any, status: Status) -> Solution:
     y = getattr(run.state, "y", y)
     F, f = run.problem.at(run.x, data).values(y)
+    certify = getattr(run.method, "certificate", None)
+    certificate = None if certify is None else certify(run.problem, run.x, run.state)
     return Solution(
         x=run.x,
         y=y,
@@ -305,4 +313,5 @@ def _solution(run: Run, y: Tree, data: Any, status: Status) -> Solution:
         steps=run.k,
         seconds=run.seconds,
         method=run.method,
+        certificate=certificate,
     )

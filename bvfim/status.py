@@ -20,7 +20,7 @@ class Status(enum.Enum):
 
     advice: str
 
-    CONVERGED = ("converged", "The projected gradient in x is below tol.")
+    CONVERGED = ("converged", "The method's test of convergence is met, within tol.")
     MAX_STEPS = (
         "max_steps",
         "All steps were taken. Look at the history: raise steps while F still falls.",

@@ -16,7 +16,8 @@ ROOT = Path(bvfim.__file__).parent
 
 ORDER = [
     "version", "status", "tree", "schedules", "sets", "problem", "validate", "batches", "dynamics", "descent", "linear",
-    "unroll", "implicit", "lbfgs", "interior", "methods", "checkpoint", "run", "solve", "hypergradient",
+    "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "checkpoint", "run",
+    "solve", "many", "hypergradient",
     "callbacks", "memory", "refit",
     "check", "compare", "testproblems", "report", "data", "bvfim", "experiments", "bench", "cli",
 ]  # fmt: skip

@@ -33,15 +33,25 @@ def test_the_quadratic_optimum_is_found_by_each_method():
         assert (found.x - optimum).abs().max() < 5e-3, method
 
 
-def test_the_default_is_adam_and_bvfim():
-    solution = bvfim.solve(sine_1d(), ONE, ONE, steps=2)
-    assert isinstance(solution.method, bvfim.BVFIM)
+def test_the_default_moves_x_itself_unless_something_asks_for_a_hypergradient():
+    assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, steps=1).method, bvfim.AdaptiveBVFIM)
+    asking = {
+        "optimizer": lambda p: torch.optim.SGD(p, 0.1),
+        "scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o, 1),
+        "tol": 1e-3,
+        "batches": [None],
+    }
+    for name, given in asking.items():
+        assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, steps=1, **{name: given}).method, bvfim.BVFIM)
+
+
+def test_the_default_optimizer_is_adam():
     first = bvfim.hypergradient(sine_1d(), ONE, ONE)
     expected = ONE.clone().requires_grad_()
     optimizer = torch.optim.Adam([expected], lr=0.01)
     expected.grad = first
     optimizer.step()
-    assert torch.equal(bvfim.solve(sine_1d(), ONE, ONE, steps=1).x, expected.detach())
+    assert torch.equal(bvfim.solve(sine_1d(), ONE, ONE, bvfim.BVFIM(), steps=1).x, expected.detach())
 
 
 def test_a_class_or_its_name_will_do_for_a_method():

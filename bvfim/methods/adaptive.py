@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bvfim import tree
-from bvfim.interior import Kept, Stage
+from bvfim import sets, tree
+from bvfim.certificate import Certificate
+from bvfim.flat import Flat
+from bvfim.interior import Interior
 from bvfim.methods.base import Info
 from bvfim.problem import Problem
+from bvfim.rows import Batch
 from bvfim.schedules import require, require_count
+from bvfim.stage import BROKEN, OPEN, SOLVED, UNBOUNDED, UNDER_WAY, Starts, advance, begin
 from bvfim.status import Status
 from bvfim.tree import Tree
 
+ENDS = {
+    SOLVED: Status.CONVERGED,
+    OPEN: Status.GAP_OPEN,
+    UNBOUNDED: Status.UNBOUNDED,
+    BROKEN: Status.NON_FINITE,
+}
+
 
 class AdaptiveState(NamedTuple):
-    """Where a run is between two stages, its regularisers, and how far it got (scalars as tensors).
+    """The chosen start's y and z, which start that is, and where all of them are.
 
     Example:
         >>> import torch, bvfim
         >>> toy, method = bvfim.testproblems.sine(), bvfim.AdaptiveBVFIM()
         >>> state = method.init(toy.problem, torch.zeros(1), torch.zeros(1))
-        >>> bool(state.mu2 > 1), method.status(state)
+        >>> bool(state.starts.mu2 > 1), method.status(state)
         (True, None)
     """
 
     y: Tree
     z: Tree
-    mu2: Tensor
-    tau: Tensor
-    gap: Tensor
-    stalled: Tensor
-    ended: Tensor
-    """0 under way, 1 solved, 2 the gap can't be closed, 3 unbounded."""
-
-
-ENDS = {1: Status.CONVERGED, 2: Status.GAP_OPEN, 3: Status.UNBOUNDED}
+    chosen: Tensor
+    starts: Starts
 
 
 @dataclass(frozen=True)
@@ -57,20 +60,28 @@ class AdaptiveBVFIM:
     L-BFGS, whose line search counts a slack :math:`s \le 0` as infinity; then
 
     .. math:: \mu_2 \leftarrow \max(r \mu_2,\; \mathrm{gap} + s/10), \qquad
-              \tau \leftarrow \tfrac12 \lambda \sqrt{\mu_2^{\mathrm{old}} \mu_2}, \quad \text{within } [r\tau, 2\tau],
+              \tau \leftarrow \tfrac12 \lambda \sqrt{\mu_2^{\mathrm{old}} \mu_2}, \quad \text{within } [r\tau, 4\tau],
 
     where gap = f(x, y) - f(x, z). So w stays feasible; and since :math:`\lambda` grows like :math:`\mu_2^{-1/2}`, tau
     falls like :math:`\mu_2^{1/2}` and :math:`\tau \ln \mu_2 \to 0`, as Theorem 1 asks. The first :math:`\mu_2` exceeds
     the range of sampled f, so that the first feasible set is connected. At every trial x, z starts from the best of the
-    last z, y and a few scouts. The run ends when F(x, y) and F(x, y'), with y' the end of a descent of f from y, agree:
-    the first is locally a lower, the second an upper estimate of the optimum.
+    last z, where it is expected, y, older minima and scouts. Where the gap stays open for three stages, y moves to the
+    bottom of its own lower basin, or to z.
 
-    Nothing certifies the global minimum over x, nor of a lower level in many dimensions: start from several points.
+    A start is solved when F(x, y) and F(x, y'), with y' the end of a descent of f from y, agree (the first is locally a
+    lower, the second an upper estimate of the optimum), and no probe finds a lower f. All starts run in one batch;
+    among those that are solved, the lowest F is the result. What was shown is in ``solution.certificate``.
+
+    F, c F, f + c and c f have the same path: every tolerance is relative to the objectives' own sizes.
+
+    Nothing certifies the global minimum over x, nor that of a lower level in many dimensions: use several starts.
 
     Args:
-        tol: how closely the two estimates of F must agree, relative to 1 + |F|.
-        seed: of the scouts.
-        scouts: how many other starts of z are tried, by values only, at every trial x.
+        starts: how many; the first is the given one, the others are drawn from the box, or around it.
+        tol: how closely the two estimates of F must agree, relative to |F| + |grad F| (1 + |w|), and the gap of f,
+            relative to the range of f.
+        seed: of the scouts. Start i of a batch runs as a single one with ``seed + i`` would.
+        scouts: how many other starts of z are tried, by values only, at every step.
         rate: r, by how much mu2 may shrink in a stage.
 
     Example:
@@ -78,85 +89,114 @@ class AdaptiveBVFIM:
         >>> toy = bvfim.testproblems.sine(a=2)
         >>> start = torch.full((1,), -6.0, dtype=torch.float64)
         >>> solution = bvfim.solve(toy.problem, start, start, bvfim.AdaptiveBVFIM())
-        >>> solution.status, bool(abs(solution.x - toy.x) < 2e-3)
+        >>> solution.status, bool(abs(solution.x - toy.x) < 1e-3)
         (<Status.CONVERGED: 'converged'>, True)
     """
 
+    starts: int = 1
     tol: float = 1e-3
     seed: int = 0
-    scouts: int = 16
+    scouts: int = 15
     rate: float = 0.3
 
     def __post_init__(self) -> None:
+        require_count(self, "starts", at_least=1)
         require(self, "tol", above=0, schedule=False)
-        require(self, "rate", above=0, schedule=False)
         require_count(self, "scouts", at_least=0)
+        require(self, "rate", above=0, schedule=False)
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
-        """mu2 above the range of sampled f, tau from the ratio of the gradients."""
-        stage = self._stage(problem, x, y, 0)
-        at = problem.at(x)
-        _, F_u, F_y = at.upper_grads(y)
-        f, f_u, f_y = at.lower_grads(y)
-        sampled = at.lower_many([y, *stage.scouts(y)])
-        sampled = sampled[sampled.isfinite()]
-        spread = float(sampled.max() - sampled.min()) if len(sampled) else 0.0
-        z, f_z = stage.lowest(at, [y, *stage.scouts(y)], 1e-3 * spread)
-        gap, spread = float(f) - f_z, (float(sampled.quantile(0.9)) if len(sampled) else float(f)) - f_z
-        mu2 = max(1.5 * gap, 2 * spread, 1e-12 * (1 + abs(f_z)))
-        ratios = [
-            float(tree.norm(a)) / float(tree.norm(b))
-            for a, b in ((F_u, f_u), (F_y, f_y))
-            if tree.norm(a) > 0 and tree.norm(b) > 0
-        ]
-        tau = (0.1 * min(ratios) if ratios else 1.0) * mu2 / 2
-        return AdaptiveState(
-            y, stage.ys.tree(z), _scalar(mu2), _scalar(tau), gap=_scalar(math.inf), stalled=_scalar(0), ended=_scalar(0)
-        )
+        """The given start, and others drawn around it."""
+        interior = self._interior(problem, x, y, torch.zeros(self.starts, 3, dtype=torch.long), 0)
+        w = tree.flatten([x, y])[None]
+        if self.starts > 1:
+            low, high = interior.w.region(w)
+            numbers = interior.uniform(torch.arange(1, self.starts), 1, 1, w.shape[1])[:, 0]
+            w = torch.cat([w, interior.w.project(low + (high - low) * numbers.to(w))])
+        return self._state(interior, begin(interior, w))
+
+    def init_many(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
+        """Given starts: the leaves of x and y have a leading dimension."""
+        rows = torch.cat([t.flatten(1) for t in tree.leaves([x, y])], 1)
+        first = tree.map(lambda t: t[0], x), tree.map(lambda t: t[0], y)
+        interior = self._interior(problem, *first, torch.zeros(len(rows), 3, dtype=torch.long), 0)
+        return self._state(interior, begin(interior, rows))
 
     def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Any) -> tuple[Tree, Any, Info]:
-        """One stage: minimise B over (x, y), judge the bracket, tighten."""
-        stage = self._stage(problem, x, state.y, k + 1, float(state.mu2))
-        mu2, tau = float(state.mu2), float(state.tau)
-        point, mu2, settled = stage.run(tree.flatten(x), tree.flatten(state.y), tree.flatten(state.z), mu2, tau)
-        x, y = stage.split(point.w)
-        end: Kept = point.kept
-        gap, slack = end.f - end.f_z, mu2 - (end.f - end.f_z)
-        ended, answer, F_answer = stage.judge(y, end, mu2, settled, self.tol)
-
-        binding = gap + 0.1 * slack > self.rate * mu2  # the gap, not the rate, holds mu2 up
-        stalled = float(state.stalled) + 1 if binding and gap > 0.7 * float(state.gap) else 0.0
-        following = y
-        if stalled >= 3 and gap > 1e-9 * (1 + abs(end.f_z)):
-            following, gap, slack, stalled = end.z, 0.0, mu2, 0.0
-        tighter = max(self.rate * mu2, gap + 0.1 * slack)
-        lam = tau / max(slack, 1e-300)
-        tau = min(max(0.5 * lam * math.sqrt(mu2 * tighter), self.rate * tau), 2 * tau)
-        state = AdaptiveState(
-            stage.ys.tree(answer if ended else following),
-            stage.ys.tree(end.z),
-            mu2=_scalar(tighter),
-            tau=_scalar(tau),
-            gap=_scalar(gap),
-            stalled=_scalar(stalled),
-            ended=_scalar(ended),
-        )
+        """One stage of every start that has not ended."""
+        starts = state.starts
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1)
+        rows = (starts.ended == UNDER_WAY).nonzero()[:, 0]
+        if len(rows):
+            starts = starts.put(rows, advance(interior, rows, starts.take(rows), self.tol, self.rate))
+        if self.starts > 1 and not bool((starts.ended == UNDER_WAY).any()):
+            starts = self._cross_checked(interior, starts)
+        state = self._state(interior, starts)
+        own, before = starts.take(state.chosen[None]), state.starts.take(state.chosen[None])
         reported = {
-            "upper": end.F, "lower": end.f, "value": point.value, "polished": F_answer, "slack": max(slack, 1e-300),
-            "gap": gap, "mu2": mu2, "tau": tau, "grad_norm": float(point.gradient.norm()),
+            "upper": own.relaxed, "lower": own.lower, "value": own.value, "polished": own.upper, "slack": own.slack,
+            "gap": own.gap, "mu2": before.mu2, "tau": before.tau, "grad_norm": own.grad_norm,
         }  # fmt: skip
-        return stage.xs.tree(x), state, {name: _scalar(v) for name, v in reported.items()}
+        x = interior.batch.x.tree(interior.split(own.w)[0][0])
+        return x, state, {name: value[0] for name, value in reported.items()}
 
-    def _stage(self, problem: Problem, x: Tree, y: Tree, k: int, mu2: float = math.inf) -> Stage:
-        # An error g of the gradient costs F about g squared: only the last stages need the root of the tolerance.
-        precision = 0.1 if mu2 > 100 * self.tol else 0.3 * math.sqrt(self.tol)
-        # Each stage has a seed of its own, so that a resumed run draws the same scouts.
-        return Stage(problem, x, y, scouts=self.scouts, seed=self.seed * 1_000_003 + k, precision=precision)
+    def only(self, problem: Problem, x: Tree, state: AdaptiveState, i: int) -> tuple[Tree, AdaptiveState]:
+        """x (like the given one) and the state of start i alone."""
+        own = state.starts.take(torch.tensor([i], device=state.chosen.device))
+        interior = self._interior(problem, x, state.y, own.counts, 0)
+        return interior.batch.x.tree(interior.split(own.w)[0][0]), self._state(interior, own)
 
     def status(self, state: AdaptiveState) -> Status | None:
-        """How the run ended, once it has."""
-        return ENDS.get(int(state.ended))
+        """How the run ended, once every start has."""
+        under_way = bool((state.starts.ended == UNDER_WAY).any())
+        return None if under_way else ENDS[int(state.starts.ended[state.chosen])]
+
+    def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate:
+        """What has been shown of the chosen start."""
+        starts, i = state.starts, state.chosen
+        interior = self._interior(problem, x, state.y, starts.counts, 0)
+        own = starts.take(i[None])
+        solved = starts.ended == SOLVED
+        allowed = self.tol * float(own.spread)
+        near = (starts.upper - own.upper).abs() <= 10 * self.tol * (own.upper.abs() + own.size * 1e-2)
+        return Certificate(
+            relaxed=float(own.relaxed),
+            polished=float(own.upper),
+            gap=float(_gaps(interior, starts, i[None])),
+            gap_allowed=allowed,
+            stationarity=float(own.stationarity),
+            multimodal=bool(starts.modes.any()),
+            starts=len(solved),
+            solved=int(solved.sum()),
+            agreeing=int((near & solved).sum()),
+        )
+
+    def _cross_checked(self, interior: Interior, starts: Starts) -> Starts:
+        """Starts whose y is not lowest among what all the others have found are open."""
+        solved = (starts.ended == SOLVED).nonzero()[:, 0]
+        if len(solved) == 0:
+            return starts
+        wide = _gaps(interior, starts, solved) > self.tol * starts.spread[solved]
+        return starts._replace(ended=starts.ended.index_fill(0, solved[wide], OPEN), counts=interior.batch.counts)
+
+    def _state(self, interior: Interior, starts: Starts) -> AdaptiveState:
+        """With the lowest F chosen, among the solved starts where there are some."""
+        solved = starts.ended == SOLVED
+        among = solved if bool(solved.any()) else starts.ended != UNBOUNDED
+        i = torch.where(among & starts.upper.isfinite(), starts.upper, torch.inf).argmin()
+        _, y = interior.split(starts.w[i][None])
+        return AdaptiveState(interior.batch.y.tree(y[0]), interior.batch.y.tree(starts.z[i]), i, starts)
+
+    def _interior(self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int) -> Interior:
+        of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
+        batch = Batch(problem, Flat(x, of_x), Flat(y, of_y), counts)
+        return Interior(batch, Flat([x, y], of_x + of_y), self.scouts, self.seed, stage)
 
 
-def _scalar(value: float) -> Tensor:
-    return torch.tensor(float(value), dtype=torch.float64)
+def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
+    """f at the y of some starts, less the lowest f at their x over every y, z and older minimum of all starts."""
+    x, y = interior.split(starts.w)
+    everything = torch.cat([y, starts.z, starts.archive.flatten(0, 1)]).expand(len(rows), -1, -1)
+    at = interior.batch.at(x[rows], rows)
+    found = at.lower_many(everything)
+    return at.lower(y[rows]) - torch.where(found.isfinite(), found, torch.inf).amin(1)

@@ -26,14 +26,16 @@ def test_the_toy_is_solved_from_far_away(a, start):
     assert solution.evaluations["hvp"] == solution.evaluations["jvp"] == 0
 
 
-SOLVED_FROM_ITS_FIRST_START = [test for test in collection() if test.name != "MitsosBarton2006Ex319"]
+def from_six_starts(test, seed=0):
+    xs, ys = (torch.stack(t) for t in zip(*starts(test, 6, seed), strict=True))
+    return bvfim.solve_many(test.problem, xs, ys, bvfim.AdaptiveBVFIM(seed=100 * seed))
 
 
-@pytest.mark.parametrize("test", SOLVED_FROM_ITS_FIRST_START, ids=lambda t: t.name)
-def test_problems_of_the_literature_from_a_random_start(test):
-    [(x, y)] = starts(test, 1, seed=0)
-    solution = bvfim.solve(test.problem, x, y, bvfim.AdaptiveBVFIM())
-    assert solved(test, solution.x, solution.y), str(solution)
+@pytest.mark.parametrize("test", collection(), ids=lambda t: t.name)
+def test_problems_of_the_literature_after_choosing_among_six_starts(test):
+    ended = [s for s in from_six_starts(test) if s.status is bvfim.Status.CONVERGED]
+    best = min(ended, key=lambda s: s.upper)
+    assert solved(test, best.x, best.y), str(best)
 
 
 def test_the_regularisers_obey_the_theorem():
@@ -118,9 +120,6 @@ def test_an_unbounded_lower_level_ends_in_a_truthful_status(sign):
 
 @pytest.mark.slow
 def test_most_starts_of_most_problems():
-    outcomes = []
-    for test in collection():
-        for i, (x, y) in enumerate(starts(test, 6, seed=0)):
-            solution = bvfim.solve(test.problem, x, y, bvfim.AdaptiveBVFIM(seed=i))
-            outcomes.append(solved(test, solution.x, solution.y))
-    assert sum(outcomes) >= 118
+    for seed in range(2):
+        outcomes = [solved(test, s.x, s.y) for test in collection() for s in from_six_starts(test, seed)]
+        assert sum(outcomes) >= 118

@@ -1,0 +1,253 @@
+"""One stage of the interior point for many starts at once: enter, minimise the barrier, judge, tighten."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim.interior import BARRIER_STEPS, LOWER_STEPS, Barrier, Interior, Seen, best_of, remember
+from bvfim.lbfgs import Memory, dot, minimise
+from bvfim.rows import Rows
+
+LAST_DRAW = 1_000
+"""The number of the draw that judges a stage, beyond those of its steps."""
+UNDER_WAY, SOLVED, OPEN, UNBOUNDED, BROKEN = range(5)
+
+
+class Starts(NamedTuple):
+    """All starts between two stages; every field has a row or an entry for each."""
+
+    w: Tensor
+    z: Tensor
+    steps: Tensor
+    changes: Tensor
+    """The L-BFGS memory of z."""
+    archive: Tensor
+    """Lower points that once were the best."""
+    mu2: Tensor
+    tau: Tensor
+    gap: Tensor
+    slack: Tensor
+    stalled: Tensor
+    ended: Tensor
+    spread: Tensor
+    """The range of f over samples at the start: what a gap is measured by."""
+    size: Tensor
+    """The size of F at the start."""
+    lower: Tensor
+    relaxed: Tensor
+    """F inside the barrier, at most the optimum nearby."""
+    upper: Tensor
+    """F at the polished y, at least the optimum nearby."""
+    value: Tensor
+    grad_norm: Tensor
+    stationarity: Tensor
+    """The free gradient of B against the gradient of F."""
+    modes: Tensor
+    """Whether f(x, .) was seen to have a second minimum."""
+    counts: Tensor
+    """Gradients of F, gradients of f, values."""
+
+    def take(self, rows: Tensor) -> Starts:
+        """Some of the starts."""
+        return Starts(*(field[rows] for field in self))
+
+    def put(self, rows: Tensor, part: Starts) -> Starts:
+        """These starts with some replaced."""
+        return Starts(*(field.index_copy(0, rows, new.to(field)) for field, new in zip(self, part, strict=True)))
+
+
+def begin(interior: Interior, w: Tensor) -> Starts:
+    """mu2 above the range of sampled f, and tau such that the barrier's pull is weak against that of F."""
+    members = torch.arange(len(w), device=w.device)
+    nudge = interior.uniform(members, 2, 1, w.shape[1])[:, 0].to(w) - 0.5
+    w = interior.w.project(w + 1e-3 * (1 + w.abs()) * nudge)  # off a saddle, where no gradient would lead away
+    x, y = interior.split(w)
+    at = interior.batch.at(x, members)
+    candidates = torch.cat([y[:, None], interior.around(members, y, 0)], 1)
+    sampled = at.lower_many(candidates)
+    lowest = torch.where(sampled.isfinite(), sampled, torch.inf)
+    high = torch.where(sampled.isfinite(), sampled, torch.nan).nanquantile(0.9, 1)
+    z = candidates[members, lowest.argmin(1)]
+    spread = (high - lowest.amin(1)).clamp_min(1e-10 * high.abs()).clamp_min(1e-200)
+    memory = Memory.empty(y)
+    z, f_z, _ = interior.descend(at, z, 1e-3 * spread, memory, LOWER_STEPS)
+    fallen = f_z < lowest.amin(1) - 1e8 * spread
+    spread = torch.where(fallen, spread, torch.maximum(spread, high - f_z))
+    f = at.lower(y)
+    mu2 = torch.maximum(1.5 * (f - f_z), 2 * spread)
+    F, of_F = at.upper_grad(y)
+    tau = 0.02 * mu2 * weakest_ratio(interior, at, candidates[:, :3], z, F.abs() / spread)
+    blank = torch.zeros_like(mu2)
+    return Starts(
+        w=w, z=z, steps=memory.steps, changes=memory.changes, archive=z[:, None].repeat(1, 2, 1), mu2=mu2, tau=tau,
+        gap=torch.full_like(blank, torch.inf), slack=mu2 - (f - f_z), stalled=blank,
+        ended=torch.where(fallen, UNBOUNDED, UNDER_WAY), spread=spread,
+        size=F.abs() + dot(of_F, of_F).sqrt() * (1 + dot(w, w).sqrt()), lower=f, relaxed=F, upper=F, value=F,
+        grad_norm=blank, stationarity=torch.full_like(blank, torch.inf), modes=blank.bool(),
+        counts=interior.batch.counts,
+    )  # fmt: skip
+
+
+def weakest_ratio(interior: Interior, at: Rows, points: Tensor, z: Tensor, otherwise: Tensor) -> Tensor:
+    """The least ratio of F's gradient to f's over some points and the blocks x and y: one point may be stationary."""
+    found = []
+    for y in points.unbind(1):
+        parts = map(interior.split, at.barrier_grad(y, z, torch.ones_like(otherwise)))
+        found += [(dot(a, a) / dot(b, b)).sqrt() for a, b in zip(*parts, strict=True)]
+    ratios = torch.stack(found)
+    least = torch.where((ratios > 0) & ratios.isfinite(), ratios, torch.inf).amin(0)
+    return torch.where(least.isfinite(), least, otherwise.clamp_min(1e-200))
+
+
+def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, rate: float) -> Starts:
+    """Minimise B for the present mu2 and tau, judge the end, tighten."""
+    memory, archive = Memory(at_start.steps.clone(), at_start.changes.clone()), at_start.archive.clone()
+    w, seen, mu2 = enter(interior, members, at_start.w, at_start.z, at_start.mu2, memory, archive)
+    barrier = Barrier(interior, members, mu2, at_start.tau, memory, archive)
+    # A slack of mu2 leaves an error of about its root in y: the gradient need not be much smaller.
+    precision = (0.3 * (mu2 / at_start.spread).sqrt()).clamp(0.3 * tol, 0.3)
+    points = barrier.start(w, seen, precision, 1e-4 * at_start.size / (1 + dot(w, w).sqrt()))
+    settled = minimise(barrier, points, interior.w, Memory.empty(w), BARRIER_STEPS)
+    w, seen = points.w, barrier.seen
+    reduced = interior.w.free(w, points.gradient)(points.gradient)
+    x, y = interior.split(w)
+    at = interior.batch.at(x, members)
+    _, older, f_older = best_of(at, archive)  # a rejected trial may have met a lower z
+    seen.improve(older, f_older)
+    verdict = judge(
+        interior, at, y, seen, settled, at_start._replace(mu2=mu2), barrier.pull * (1 + dot(w, w).sqrt()), tol
+    )
+
+    gap, slack = seen.gap.clamp_min(0), (mu2 - seen.gap).clamp_min(1e-3 * mu2)
+    held = (gap + 0.1 * slack > rate * mu2) & (gap > 0.8 * at_start.gap)
+    stalled = torch.where(held, at_start.stalled + 1, 0.0)
+    jumping = ((stalled >= 3) & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
+    answer, next_gap, next_slack = verdict.y, gap.clone(), slack.clone()
+    if len(jumping):
+        low = into_basin(interior, at.take(jumping), y[jumping], seen.take(jumping), rate * gap[jumping])
+        answer = answer.index_copy(0, jumping, low)
+        next_gap[jumping], next_slack[jumping], stalled[jumping] = 0.0, mu2[jumping], 0.0
+    tighter = torch.maximum(rate * mu2, next_gap + 0.1 * next_slack)
+    tau = 0.5 * at_start.tau / next_slack * (mu2 * tighter).sqrt()
+    return at_start._replace(
+        w=torch.cat([x, answer], -1), z=seen.z, steps=memory.steps, changes=memory.changes, archive=archive,
+        mu2=tighter, tau=tau.clamp(rate * at_start.tau, 4 * at_start.tau), gap=next_gap, slack=slack, stalled=stalled,
+        ended=verdict.ended, lower=seen.f, relaxed=seen.F, upper=verdict.F, value=points.value,
+        grad_norm=dot(points.gradient, points.gradient).sqrt(),
+        stationarity=dot(reduced, reduced).sqrt() / barrier.pull, modes=at_start.modes | verdict.modes,
+        counts=interior.batch.counts[members],
+    )  # fmt: skip
+
+
+def enter(
+    interior: Interior, members: Tensor, w: Tensor, z: Tensor, mu2: Tensor, memory: Memory, archive: Tensor
+) -> tuple[Tensor, Seen, Tensor]:
+    """Feasible first points: where y is outside, it descends f in its own basin, or mu2 is raised."""
+    x, y = interior.split(w)
+    at = interior.batch.at(x, members)
+    best, z, f_z = best_of(at, torch.cat([z[:, None], y[:, None], archive, interior.around(members, y, 0)], 1))
+    memory.forget(best.nonzero()[:, 0])
+    z, f_z, _ = interior.descend(at, z, 1e-7 * mu2, memory, LOWER_STEPS)
+    remember(archive, best.nonzero()[:, 0], z[best > 0])
+    F, f = at.values(y)
+    outside = (~(f - f_z < mu2)).nonzero()[:, 0]
+    if len(outside):
+        own = at.take(outside)
+        low = Memory.empty(y[outside])
+        inner, f_inner, _ = interior.descend(own, y[outside], 0.1 * mu2[outside], low, LOWER_STEPS)
+        near = f_inner - f_z[outside] < 0.5 * mu2[outside]
+        lost = ~f[outside].isfinite()
+        moved = torch.where(near[:, None], inner, torch.where(lost[:, None], z[outside], y[outside]))
+        raised = torch.where(near | lost, mu2[outside], 1.25 * (f - f_z)[outside])
+        y, mu2 = y.index_copy(0, outside, moved), mu2.index_copy(0, outside, raised)
+        F[outside], f[outside] = own.values(moved)
+    return torch.cat([x, y], -1), Seen(z, f_z, F, f), mu2
+
+
+def into_basin(interior: Interior, at: Rows, y: Tensor, seen: Seen, gap: Tensor) -> Tensor:
+    """The bottom of y's own basin where that is within ``gap`` of the lowest, else z."""
+    end, f, _ = interior.descend(at, y, 0.1 * gap, Memory.empty(y), LOWER_STEPS)
+    return torch.where((f - seen.f_z <= gap)[:, None], end, seen.z)
+
+
+class Verdict(NamedTuple):
+    """How each start stands: whether it has ended, with which y and F, and whether f has other minima."""
+
+    ended: Tensor
+    y: Tensor
+    F: Tensor
+    modes: Tensor
+
+
+def judge(
+    interior: Interior, at: Rows, y: Tensor, seen: Seen, settled: Tensor, starts: Starts, reach: Tensor, tol: float
+) -> Verdict:
+    """F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally: solved where they meet.
+
+    Where the lower solution jumps at the optimum they never meet, and f* has a kink on which no gradient vanishes;
+    there a gap far below the tolerance has to do. Before a start is called solved, f is descended from other points:
+    if one ends lower, that is the new z, and the start goes on. ``reach`` is what F may change by over the size of w.
+    """
+    spread, mu2 = starts.spread, starts.mu2
+    rounding = 100 * torch.finfo(y.dtype).eps * torch.maximum(seen.f.abs(), seen.f_z.abs())
+    fine = torch.where(rounding <= 1e-2 * tol * spread, rounding, 0.0)
+    closed = (seen.gap <= torch.maximum(1e-5 * tol * spread, fine)) & (
+        mu2 <= torch.maximum(1e-4 * tol * spread, 3 * fine)
+    )
+    verdict = Verdict(torch.zeros_like(starts.ended), y.clone(), seen.F.clone(), torch.zeros_like(settled))
+    ripe = (closed | (settled & (mu2 <= tol * spread))).nonzero()[:, 0]
+    if len(ripe):
+        _bracket(interior, at, seen, settled, closed, ripe, tol * spread, 0.15 * tol * (seen.F.abs() + reach), verdict)
+    under_way = verdict.ended == UNDER_WAY
+    verdict.ended[under_way & (mu2 <= torch.maximum(1e-13 * spread, rounding))] = OPEN
+    verdict.ended[(-1e12 * starts.size > seen.F) | (seen.f_z < -1e12 * spread)] = UNBOUNDED
+    verdict.ended[~(seen.F.isfinite() & seen.f.isfinite() & reach.isfinite())] = BROKEN
+    return verdict
+
+
+def _bracket(
+    interior: Interior, at: Rows, seen: Seen, settled: Tensor, closed: Tensor, ripe: Tensor, f_tol: Tensor,
+    F_tol: Tensor, verdict: Verdict,
+) -> None:  # fmt: skip
+    """Write the verdict on the ripe starts, and into ``seen`` any lower z that the probes find."""
+    here, own = at.take(ripe), seen.take(ripe)
+    y = verdict.y[ripe]
+    polished, _, _ = interior.descend(here, y, 1e-3 * own.gap.clamp_min(1e-300), Memory.empty(y), LOWER_STEPS // 2)
+    F, f = here.values(polished)
+    verdict.F[ripe] = F
+    meet = settled[ripe] & ((F - own.F).abs() <= F_tol[ripe]) & (f - own.f_z <= f_tol[ripe])
+    done = (meet | closed[ripe]).nonzero()[:, 0]
+    if len(done) == 0:
+        return
+    rows, by_bracket = ripe[done], meet[done]
+    z, f_z, modes = probe(interior, here.take(done), own.take(done), f_tol[rows])
+    seen.improve(z, f_z, rows)
+    reached = torch.where(by_bracket, f[done], own.f[done])
+    solved = reached - seen.f_z[rows] <= f_tol[rows]
+    verdict.ended[rows] = torch.where(solved, SOLVED, UNDER_WAY)
+    verdict.y[rows] = torch.where((solved & by_bracket)[:, None], polished[done], y[done])
+    verdict.F[rows] = torch.where(by_bracket, F[done], own.F[done])
+    verdict.modes[rows] = modes
+
+
+def probe(interior: Interior, at: Rows, seen: Seen, tol: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Descents of f from the best of some samples and from two others: the lowest, f there, whether minima differ."""
+    if interior.scouts == 0:
+        return seen.z, seen.f_z, torch.zeros_like(tol, dtype=torch.bool)
+    count, size = seen.z.shape
+    samples = interior.uniform(at.members, LAST_DRAW, 4 * interior.scouts, size).to(seen.z)
+    low, high = (bound[:, None] for bound in interior.batch.y.region(seen.z))
+    samples = low + (high - low) * samples
+    _, best, _ = best_of(at, samples)
+    first = interior.batch.y.project(torch.cat([best[:, None], samples[:, :2]], 1).flatten(0, 1))
+    everyone = torch.arange(count, device=first.device)
+    own = at.take(everyone.repeat_interleave(3))
+    found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(3), Memory.empty(first), LOWER_STEPS)
+    end, f, settled = (t.unflatten(0, (count, 3)) for t in found)
+    f = torch.where(f.isfinite(), f, torch.inf)
+    higher = settled & (f > torch.minimum(seen.f_z, f.amin(1))[:, None] + tol[:, None])
+    lowest = f.argmin(1)
+    return end[everyone, lowest], f[everyone, lowest], higher.any(1)
