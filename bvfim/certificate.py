@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bvfim.status import Status
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -20,6 +22,7 @@ class Certificate:
         starts: how many there were.
         solved: how many of them ended with a closed gap.
         agreeing: how many of those have the F of the result, within the tolerance.
+        status: how the chosen start ended; None if it was still under way.
         advice: what to do next.
 
     Example:
@@ -40,14 +43,15 @@ class Certificate:
     starts: int
     solved: int
     agreeing: int
+    status: Status | None
 
     @property
     def advice(self) -> str:
         """What to do next."""
-        if self.gap > self.gap_allowed:
-            return "The lower gap is open: raise scouts or starts, or use float64."
-        if self.solved == 0:
-            return "No start has ended: raise steps."
+        if self.status is None:
+            return "The run was stopped before its end: raise steps."
+        if self.status is not Status.CONVERGED:
+            return self.status.advice
         if self.starts == 1:
             more = "several lower minima were seen; " if self.multimodal else ""
             return f"Solved from one start, which shows a local optimum ({more}starts=8 looks further)."

@@ -28,7 +28,9 @@ class Flat:
 
         def entries(bounds: list[float | Tensor]) -> Tensor:
             pairs = zip(bounds, tree.leaves(self.like), strict=True)
-            return torch.cat([torch.as_tensor(b).to(t).expand(t.shape).reshape(-1) for b, t in pairs])
+            return torch.cat(
+                [torch.as_tensor(b, dtype=t.dtype, device=t.device).expand(t.shape).reshape(-1) for b, t in pairs]
+            )
 
         return entries([b.lower for b in boxes]), entries([b.upper for b in boxes])
 

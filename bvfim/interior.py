@@ -143,11 +143,11 @@ class Barrier:
     """B as a function of w, for each row with its own mu2 and tau."""
 
     def __init__(
-        self, interior: Interior, members: Tensor, mu2: Tensor, tau: Tensor, z_memory: Memory, archive: Tensor
-    ) -> None:
-        self.interior, self.members, self.mu2, self.tau = interior, members, mu2, tau
+        self, interior: Interior, members: Tensor, mu2: Tensor, tau: Tensor, z_tol: Tensor, z_memory: Memory,
+        archive: Tensor,
+    ) -> None:  # fmt: skip
+        self.interior, self.members, self.mu2, self.tau, self.z_tol = interior, members, mu2, tau, z_tol
         self.z_memory, self.archive = z_memory, archive
-        self.z_tol = 1e-7 * mu2
         self.draws = 0
 
     def start(self, w: Tensor, seen: Seen, precision: Tensor, least: Tensor) -> Points:

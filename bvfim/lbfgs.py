@@ -90,7 +90,7 @@ class Memory:
         """
         g = free(gradient)
         S, C = free(self.steps), free(self.changes)
-        SC, CC = (S @ C.mT).double(), (C @ C.mT).double()
+        SC, CC = S.double() @ C.double().mT, C.double() @ C.double().mT  # float32 would overflow
         curvature = SC.diagonal(dim1=1, dim2=2)
         good = curvature > 0
         weight = good.double()
@@ -98,7 +98,7 @@ class Memory:
             return -free(g * scale)
         both = weight[:, :, None] * weight[:, None]
         R = (SC * both).triu() + torch.diag_embed(1 - weight)
-        Sg, Cg = ((P @ g[..., None]).double() * weight[..., None] for P in (S, C))
+        Sg, Cg = ((P.double() @ g.double()[..., None]) * weight[..., None] for P in (S, C))
         newest = (weight * torch.arange(1, PAIRS + 1, device=g.device)).argmax(-1, keepdim=True)
         ratio = curvature / CC.diagonal(dim1=1, dim2=2)
         gamma = torch.where(good.any(-1, keepdim=True), ratio.gather(1, newest), 1.0)[..., None]

@@ -11,10 +11,10 @@ import torch
 
 from bvfim import tree
 from bvfim.methods import AdaptiveBVFIM, as_method
-from bvfim.methods.adaptive import AdaptiveState
+from bvfim.methods.adaptive import AdaptiveState, report
 from bvfim.problem import Problem
-from bvfim.solve import Solution, solve
-from bvfim.stage import Starts
+from bvfim.solve import Solution, check_steps, projected, solve
+from bvfim.stage import UNDER_WAY, Starts
 from bvfim.status import MethodError, ProblemError, Status
 from bvfim.tree import Tree
 from bvfim.validate import validate
@@ -44,7 +44,7 @@ def solve_many(
         options: what else :func:`bvfim.solve` takes, for the methods that run one after another.
 
     Returns:
-        One :class:`bvfim.Solution` for each start. In a batch, ``seconds`` is the time of the whole batch.
+        One :class:`bvfim.Solution` for each start. In a batch, ``seconds`` counts from the begin of the batch.
 
     Example:
         >>> import torch, bvfim
@@ -56,61 +56,58 @@ def solve_many(
     """
     method = AdaptiveBVFIM() if method is None else as_method(method)
     count = _count(xs, ys)
-    report = progress or (lambda done, total: None)
+    notify = progress or (lambda done, total: None)
     if not isinstance(method, AdaptiveBVFIM):
         solutions = []
         for i in range(count):
             solutions.append(solve(problem, _row(xs, i), _row(ys, i), method, steps=steps, **options))
-            report(i + 1, count)
+            notify(i + 1, count)
         return solutions
     if options or method.starts != 1:
         refused = ", ".join(options) or "starts"
         raise MethodError(f"solve_many with AdaptiveBVFIM takes no {refused}: every row of xs and ys is a start")
+    check_steps(steps)
     problem = problem.counted_anew()
     validate(problem, _row(xs, 0), _row(ys, 0))
-    return _batched(problem, tree.detach(xs), tree.detach(ys), method, steps, report)
+    rows = [
+        (projected(problem.project_x, _row(xs, i), "x"), projected(problem.project_y, _row(ys, i), "y"))
+        for i in range(count)
+    ]
+    xs, ys = tree.map(lambda *leaves: torch.stack(leaves), rows[0], *rows[1:])
+    return _batched(problem, xs, ys, method, steps, notify)
 
 
 def _batched(
-    problem: Problem, xs: Tree, ys: Tree, method: AdaptiveBVFIM, steps: int, report: Callable[[int, int], None]
+    problem: Problem, xs: Tree, ys: Tree, method: AdaptiveBVFIM, steps: int, notify: Callable[[int, int], None]
 ) -> list[Solution]:
     began = time.monotonic()
     x, state = _row(xs, 0), method.init_many(problem, xs, ys)
     count = len(state.starts.mu2)
-    tables, seconds = [state.starts], [0.0]
+    tables: list[dict[str, Any]] = []
     for k in range(steps):
         if method.status(state) is not None:
             break
+        before = state.starts
         x, state, _ = method.step(problem, x, state, k, None)
-        tables.append(state.starts)
-        seconds.append(time.monotonic() - began)
-        report(int((state.starts.ended != 0).sum()), count)
-    columns = _columns(tables)
-    return [_solution(problem, method, x, state, i, _history(tables, columns, seconds, i)) for i in range(count)]
+        tables.append(_table(before, state.starts, tree.size(x), time.monotonic() - began))
+        notify(int((state.starts.ended != UNDER_WAY).sum()), count)
+    return [_solution(problem, method, x, state, i, _history(tables, i)) for i in range(count)]
 
 
-def _columns(tables: list[Starts]) -> dict[str, Any]:
-    """The history of all starts: for each name an array (stage, start)."""
-    names = {
-        "upper": "relaxed",
-        "lower": "lower",
-        "value": "value",
-        "polished": "upper",
-        "slack": "slack",
-        "gap": "gap",
-    }
-    found = {name: torch.stack([getattr(t, field) for t in tables[1:]]) for name, field in names.items()}
-    found |= {name: torch.stack([getattr(t, name) for t in tables[:-1]]) for name in ("mu2", "tau")}
-    for j, name in enumerate(("upper_gradients", "lower_gradients", "forward")):
-        found[name] = torch.stack([t.counts[:, j] for t in tables[1:]])
-    return {name: values.cpu().numpy() for name, values in found.items()}
+def _table(before: Starts, after: Starts, x_size: int, seconds: float) -> dict[str, Any]:
+    """A stage of all starts: for each column of the history an entry a start; ``ran`` where the start took part."""
+    counts = dict(zip(("upper_gradients", "lower_gradients", "forward"), after.counts.unbind(1), strict=True))
+    x_norm = after.w[:, :x_size].norm(dim=1)
+    columns = {**report(before, after), "x_norm": x_norm, **counts, "ran": before.ended == UNDER_WAY}
+    return {**{name: v.tolist() for name, v in columns.items()}, "seconds": [seconds] * len(x_norm)}
 
 
-def _history(tables: list[Starts], columns: dict[str, Any], seconds: list[float], i: int) -> pd.DataFrame:
+def _history(tables: list[dict[str, Any]], i: int) -> pd.DataFrame:
     """The stages of start i, up to its end."""
-    taken = sum(int(table.ended[i] == 0) for table in tables[:-1])
-    own = {name: values[:taken, i] for name, values in columns.items()}
-    return pd.DataFrame({"step": range(taken), **own, "seconds": seconds[1 : taken + 1], "hvp": 0, "jvp": 0})
+    rows = [{name: values[i] for name, values in table.items()} for table in tables if table["ran"][i]]
+    return pd.DataFrame([{"step": k, **row, "hvp": 0, "jvp": 0} for k, row in enumerate(rows)]).drop(
+        columns="ran", errors="ignore"
+    )
 
 
 def _solution(
@@ -136,9 +133,11 @@ def _solution(
 
 
 def _count(xs: Tree, ys: Tree) -> int:
-    lengths = {len(t) if t.dim() else 0 for t in tree.leaves([xs, ys])}
+    lengths = {len(t) if isinstance(t, torch.Tensor) and t.dim() else 0 for t in tree.leaves([xs, ys])}
     if len(lengths) != 1 or 0 in lengths:
-        raise ProblemError("every leaf of xs and ys needs the same first dimension, one row for each start")
+        raise ProblemError(
+            "xs and ys must be trees of tensors whose leaves have the same first dimension, one row for each start"
+        )
     return lengths.pop()
 
 

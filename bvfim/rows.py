@@ -39,7 +39,7 @@ class Batch:
 
     def count(self, kind: int, members: Tensor, times: int = 1) -> None:
         """Note evaluations, for each start and for the problem."""
-        self.counts[members, kind] += times
+        self.counts[:, kind].index_add_(0, members, torch.full_like(members, times))
         total, name = times * len(members), ("upper", "lower", "forward")[kind]
         setattr(self.problem.evaluations, name, getattr(self.problem.evaluations, name) + total)
 

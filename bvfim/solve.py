@@ -134,16 +134,15 @@ def solve(
     if method is None and all(given is None for given in (batches, optimizer, scheduler, tol)):
         method = AdaptiveBVFIM()
     method = as_method(method)
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
-        raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")
+    check_steps(steps)
     if tol is not None and not tol >= 0:
         raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
     draws, problem = Draws(batches), problem.counted_anew()
     first = draws.draw()
     x, y = _copies(x, y)
     validate(problem, x, y, first)
-    x = _projected(problem.project_x, x, "x")
-    y = _projected(problem.project_y, y, "y")
+    x = projected(problem.project_x, x, "x")
+    y = projected(problem.project_y, y, "y")
     mover, rates = _movers(method, optimizer, scheduler, batches, tol, x)
     run = Run(problem, method, x, method.init(problem, x, y), mover, rates, draws, steps)
     pending = [first]
@@ -247,7 +246,14 @@ def _copies(*variables: Tree) -> Tree:
     return tree.map(lambda t: t.detach().clone() if isinstance(t, Tensor) else t, variables)
 
 
-def _projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
+def check_steps(steps: Any) -> None:
+    """Refuse what is no number of steps."""
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+        raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")
+
+
+def projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
+    """The start, projected onto its set with a warning if it is outside."""
     inside = project(start)
     eps = 10 * torch.finfo(tree.leaves(start)[0].dtype).eps
     if any(

@@ -62,8 +62,6 @@ class Starts(NamedTuple):
 def begin(interior: Interior, w: Tensor) -> Starts:
     """mu2 above the range of sampled f, and tau such that the barrier's pull is weak against that of F."""
     members = torch.arange(len(w), device=w.device)
-    nudge = interior.uniform(members, 2, 1, w.shape[1])[:, 0].to(w) - 0.5
-    w = interior.w.project(w + 1e-3 * (1 + w.abs()) * nudge)  # off a saddle, where no gradient would lead away
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
     candidates = torch.cat([y[:, None], interior.around(members, y, 0)], 1)
@@ -105,8 +103,14 @@ def weakest_ratio(interior: Interior, at: Rows, points: Tensor, z: Tensor, other
 def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, rate: float) -> Starts:
     """Minimise B for the present mu2 and tau, judge the end, tighten."""
     memory, archive = Memory(at_start.steps.clone(), at_start.changes.clone()), at_start.archive.clone()
-    w, seen, mu2 = enter(interior, members, at_start.w, at_start.z, at_start.mu2, memory, archive)
-    barrier = Barrier(interior, members, mu2, at_start.tau, memory, archive)
+    w, mu2 = at_start.w, at_start.mu2
+    if interior.stage == 1:  # off a saddle, where no gradient would lead away
+        nudge = interior.uniform(members, LAST_DRAW, 1, w.shape[1])[:, 0].to(w) - 0.5
+        w = interior.w.project(w + 1e-3 * (1 + w.abs()) * nudge)
+    # An error e mu2 of f(x, z) makes one of about sqrt(e) in the gradient of B.
+    z_tol = mu2 * (1e-3 * mu2 / at_start.spread).clamp(1e-8, 1e-3)
+    w, seen, mu2 = enter(interior, members, w, at_start.z, mu2, z_tol, memory, archive)
+    barrier = Barrier(interior, members, mu2, at_start.tau, z_tol, memory, archive)
     # A slack of mu2 leaves an error of about its root in y: the gradient need not be much smaller.
     precision = (0.3 * (mu2 / at_start.spread).sqrt()).clamp(0.3 * tol, 0.3)
     points = barrier.start(w, seen, precision, 1e-4 * at_start.size / (1 + dot(w, w).sqrt()))
@@ -143,14 +147,15 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
 
 
 def enter(
-    interior: Interior, members: Tensor, w: Tensor, z: Tensor, mu2: Tensor, memory: Memory, archive: Tensor
-) -> tuple[Tensor, Seen, Tensor]:
+    interior: Interior, members: Tensor, w: Tensor, z: Tensor, mu2: Tensor, z_tol: Tensor, memory: Memory,
+    archive: Tensor,
+) -> tuple[Tensor, Seen, Tensor]:  # fmt: skip
     """Feasible first points: where y is outside, it descends f in its own basin, or mu2 is raised."""
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
     best, z, f_z = best_of(at, torch.cat([z[:, None], y[:, None], archive, interior.around(members, y, 0)], 1))
     memory.forget(best.nonzero()[:, 0])
-    z, f_z, _ = interior.descend(at, z, 1e-7 * mu2, memory, LOWER_STEPS)
+    z, f_z, _ = interior.descend(at, z, z_tol, memory, LOWER_STEPS)
     remember(archive, best.nonzero()[:, 0], z[best > 0])
     F, f = at.values(y)
     outside = (~(f - f_z < mu2)).nonzero()[:, 0]
@@ -194,9 +199,9 @@ def judge(
     spread, mu2 = starts.spread, starts.mu2
     rounding = 100 * torch.finfo(y.dtype).eps * torch.maximum(seen.f.abs(), seen.f_z.abs())
     fine = torch.where(rounding <= 1e-2 * tol * spread, rounding, 0.0)
-    closed = (seen.gap <= torch.maximum(1e-5 * tol * spread, fine)) & (
-        mu2 <= torch.maximum(1e-4 * tol * spread, 3 * fine)
-    )
+    # Where a gradient does vanish, the estimates should rather meet.
+    share = torch.where(settled, 1e-3, 1.0) * tol * spread
+    closed = (seen.gap <= torch.maximum(1e-5 * share, fine)) & (mu2 <= torch.maximum(1e-4 * share, 3 * fine))
     verdict = Verdict(torch.zeros_like(starts.ended), y.clone(), seen.F.clone(), torch.zeros_like(settled))
     ripe = (closed | (settled & (mu2 <= tol * spread))).nonzero()[:, 0]
     if len(ripe):
@@ -229,7 +234,6 @@ def _bracket(
     solved = reached - seen.f_z[rows] <= f_tol[rows]
     verdict.ended[rows] = torch.where(solved, SOLVED, UNDER_WAY)
     verdict.y[rows] = torch.where((solved & by_bracket)[:, None], polished[done], y[done])
-    verdict.F[rows] = torch.where(by_bracket, F[done], own.F[done])
     verdict.modes[rows] = modes
 
 
@@ -240,9 +244,9 @@ def probe(interior: Interior, at: Rows, seen: Seen, tol: Tensor) -> tuple[Tensor
     count, size = seen.z.shape
     samples = interior.uniform(at.members, LAST_DRAW, 4 * interior.scouts, size).to(seen.z)
     low, high = (bound[:, None] for bound in interior.batch.y.region(seen.z))
-    samples = low + (high - low) * samples
+    samples = interior.batch.y.project((low + (high - low) * samples).flatten(0, 1)).reshape(samples.shape)
     _, best, _ = best_of(at, samples)
-    first = interior.batch.y.project(torch.cat([best[:, None], samples[:, :2]], 1).flatten(0, 1))
+    first = torch.cat([best[:, None], samples[:, :2]], 1).flatten(0, 1)
     everyone = torch.arange(count, device=first.device)
     own = at.take(everyone.repeat_interleave(3))
     found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(3), Memory.empty(first), LOWER_STEPS)

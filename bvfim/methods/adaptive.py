@@ -107,8 +107,8 @@ class AdaptiveBVFIM:
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """The given start, and others drawn around it."""
-        interior = self._interior(problem, x, y, torch.zeros(self.starts, 3, dtype=torch.long), 0)
         w = tree.flatten([x, y])[None]
+        interior = self._interior(problem, x, y, w.new_zeros(self.starts, 3, dtype=torch.long), 0)
         if self.starts > 1:
             low, high = interior.w.region(w)
             numbers = interior.uniform(torch.arange(1, self.starts), 1, 1, w.shape[1])[:, 0]
@@ -117,14 +117,14 @@ class AdaptiveBVFIM:
 
     def init_many(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """Given starts: the leaves of x and y have a leading dimension."""
-        rows = torch.cat([t.flatten(1) for t in tree.leaves([x, y])], 1)
+        rows = torch.cat([t.reshape(len(t), -1) for t in tree.leaves([x, y])], 1)
         first = tree.map(lambda t: t[0], x), tree.map(lambda t: t[0], y)
-        interior = self._interior(problem, *first, torch.zeros(len(rows), 3, dtype=torch.long), 0)
+        interior = self._interior(problem, *first, rows.new_zeros(len(rows), 3, dtype=torch.long), 0)
         return self._state(interior, begin(interior, rows))
 
     def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """One stage of every start that has not ended."""
-        starts = state.starts
+        before = starts = state.starts
         interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1)
         rows = (starts.ended == UNDER_WAY).nonzero()[:, 0]
         if len(rows):
@@ -132,13 +132,9 @@ class AdaptiveBVFIM:
         if self.starts > 1 and not bool((starts.ended == UNDER_WAY).any()):
             starts = self._cross_checked(interior, starts)
         state = self._state(interior, starts)
-        own, before = starts.take(state.chosen[None]), state.starts.take(state.chosen[None])
-        reported = {
-            "upper": own.relaxed, "lower": own.lower, "value": own.value, "polished": own.upper, "slack": own.slack,
-            "gap": own.gap, "mu2": before.mu2, "tau": before.tau, "grad_norm": own.grad_norm,
-        }  # fmt: skip
-        x = interior.batch.x.tree(interior.split(own.w)[0][0])
-        return x, state, {name: value[0] for name, value in reported.items()}
+        i = state.chosen
+        x = interior.batch.x.tree(interior.split(starts.w[i][None])[0][0])
+        return x, state, {name: values[i] for name, values in report(before, starts).items()}
 
     def only(self, problem: Problem, x: Tree, state: AdaptiveState, i: int) -> tuple[Tree, AdaptiveState]:
         """x (like the given one) and the state of start i alone."""
@@ -154,7 +150,7 @@ class AdaptiveBVFIM:
     def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate:
         """What has been shown of the chosen start."""
         starts, i = state.starts, state.chosen
-        interior = self._interior(problem, x, state.y, starts.counts, 0)
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), 0)
         own = starts.take(i[None])
         solved = starts.ended == SOLVED
         allowed = self.tol * float(own.spread)
@@ -169,6 +165,7 @@ class AdaptiveBVFIM:
             starts=len(solved),
             solved=int(solved.sum()),
             agreeing=int((near & solved).sum()),
+            status=ENDS.get(int(own.ended)),
         )
 
     def _cross_checked(self, interior: Interior, starts: Starts) -> Starts:
@@ -191,6 +188,14 @@ class AdaptiveBVFIM:
         of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
         batch = Batch(problem, Flat(x, of_x), Flat(y, of_y), counts)
         return Interior(batch, Flat([x, y], of_x + of_y), self.scouts, self.seed, stage)
+
+
+def report(before: Starts, after: Starts) -> dict[str, Tensor]:
+    """What the history says of a stage, for every start."""
+    return {
+        "upper": after.relaxed, "lower": after.lower, "value": after.value, "polished": after.upper,
+        "slack": after.slack, "gap": after.gap, "mu2": before.mu2, "tau": before.tau, "grad_norm": after.grad_norm,
+    }  # fmt: skip
 
 
 def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
