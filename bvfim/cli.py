@@ -18,7 +18,7 @@ from rich.table import Table
 
 import bvfim
 from bvfim import report
-from bvfim.bench import speed
+from bvfim.bench import problems, speed
 from bvfim.callbacks import ProgressBar
 from bvfim.experiments import complexity, toy
 from bvfim.status import BvfimError, DataError, ProblemError, no_such
@@ -91,6 +91,29 @@ def bench_speed(
         raise typer.Exit(1)
 
 
+@bench_app.command("problems")
+def bench_problems(
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method, any number of times; all five by default.")
+    ] = None,
+    problem: Annotated[list[str] | None, typer.Option(help="A test problem, likewise; all by default.")] = None,
+    planted: Annotated[int, typer.Option(min=0, help="How many random problems with a planted optimum to add.")] = 0,
+    starts: Annotated[int, typer.Option(min=1, help="Starts of each problem.")] = problems.Config.starts,
+    steps: Annotated[int, typer.Option(min=1, help="Upper steps of the estimators.")] = problems.Config.steps,
+    lr: Annotated[float, typer.Option(min=0, help="Of Adam, which moves x for the estimators.")] = problems.Config.lr,
+    seed: Annotated[int, typer.Option(min=0, help="Of the starts and the planted problems.")] = problems.Config.seed,
+    workers: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = problems.Config.workers,
+    quick: Annotated[bool, typer.Option(help="Two methods from two starts, to see that it runs.")] = False,
+    out: Out = Path("out/problems"),
+) -> None:
+    """Solve problems with known optima by several methods from the same starts, and count the gradients."""
+    out, names = _prepared(out), tuple(dict.fromkeys(name.lower() for name in method or problems.Config.methods))
+    config = problems.Config(names, tuple(problem or ()), planted, starts, steps, lr, seed, workers)
+    if quick:
+        config = replace(config, methods=("adaptivebvfim", "rhg"), starts=2, steps=100)
+    _finish(config, problems.run(config, _track("solving")), out)
+
+
 def _chosen(names: Sequence[str]) -> list[ModuleType]:
     known = {module.__name__.rsplit(".", 1)[-1]: module for module in (complexity, toy)}
     unknown = [name for name in names if name not in known and name != "all"]
@@ -114,8 +137,8 @@ def _prepared(out: Path) -> Path:
 
 def _finish(config: Any, results: report.Results, out: Path) -> None:
     written = report.save(results, config, out)
-    title, frame = next(iter(results.tables.items()))
-    frame = frame.reset_index()
+    name, frame = next(iter(results.tables.items()))
+    title, frame = frame.attrs.get("title", name), frame.reset_index()
     table = Table(*map(str, frame.columns), title=title, box=SIMPLE_HEAD)
     for row in frame.itertuples(index=False):
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))

@@ -14,6 +14,12 @@ from bvfim.rows import Batch, Rows
 LOWER_STEPS, BARRIER_STEPS = 60, 40
 
 
+def reach(interior: Interior, of_F: Tensor, w: Tensor) -> Tensor:
+    """What F may change by when x and y change by their own sizes, to first order."""
+    blocks = zip(interior.split(of_F), interior.split(w), strict=True)
+    return torch.stack([dot(g, g).sqrt() * (1 + dot(v, v).sqrt()) for g, v in blocks]).sum(0)
+
+
 class Lower:
     """f(x, .) for each row x. The first trial of a search is mostly taken: it brings its gradient along."""
 
@@ -92,13 +98,13 @@ class Interior:
         return points.w, points.value, settled
 
 
-def best_of(at: Rows, candidates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The candidate of lowest f for each row: which, the point, the value."""
+def best_of(at: Rows, candidates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The candidate of lowest f for each row: which, the point, the value; and the values of all."""
     values = at.lower_many(candidates)
     values = torch.where(values.isfinite(), values, torch.inf)
     best = values.argmin(1)
     everyone = torch.arange(len(best), device=best.device)
-    return best, candidates[everyone, best], values[everyone, best]
+    return best, candidates[everyone, best], values[everyone, best], values
 
 
 def remember(archive: Tensor, rows: Tensor, z: Tensor) -> None:
@@ -154,7 +160,8 @@ class Barrier:
         """The first points; ``precision`` is how small the gradient has to become, against that of F."""
         x, _ = self.interior.split(w)
         self.seen, self.tried, self.precision, self.least = seen.copy(), seen.copy(), precision, least
-        self.pull, self.x, self.dx, self.dz = torch.zeros_like(self.mu2), x.clone(), 0 * x, 0 * seen.z
+        self.pull, self.reach = torch.zeros_like(self.mu2), torch.zeros_like(self.mu2)
+        self.x, self.dx, self.dz = x.clone(), 0 * x, 0 * seen.z
         rows = torch.arange(len(w), device=w.device)
         return Points(w, self.value(rows, seen), self.gradient(rows, w))
 
@@ -169,7 +176,7 @@ class Barrier:
         x, y = self.interior.split(w)
         at = self.interior.batch.at(x, self.members[rows])
         F, f = at.values(y)
-        best, z, f_z = best_of(at, self.candidates(rows, x, y, attempt))
+        best, z, f_z, _ = best_of(at, self.candidates(rows, x, y, attempt))
         bound = self.value(rows, Seen(z, f_z, F, f))
         self.tried.put(rows, z, f_z, F, f)
         hopeful = (bound <= ceiling).nonzero()[:, 0]
@@ -208,6 +215,7 @@ class Barrier:
         weight = self.tau[rows] / (self.mu2[rows] - tried.gap)
         of_F, of_f = self.interior.batch.at(x, self.members[rows]).barrier_grad(y, tried.z, weight)
         self.pull[rows] = torch.maximum(dot(of_F, of_F).sqrt(), self.least[rows])
+        self.reach[rows] = reach(self.interior, of_F, w)
         return of_F + of_f
 
     def scale(self, reduced: Tensor) -> Tensor:

@@ -151,10 +151,11 @@ def solve(
         pending = []
     callbacks = list(callbacks)
     data = first
-    status = Status.MAX_STEPS
+    finished = run.method.status(run.state) if run.optimizer is None and resume is not None else None
+    status = finished or Status.MAX_STEPS
     try:
         with _interrupts() as interrupted:
-            while run.k < steps:
+            while run.k < steps and finished is None:
                 data = pending.pop() if pending else draws.draw()
                 ended = _advance(run, data, tol)
                 stops = [callback(run) for callback in callbacks] if run.complete else []

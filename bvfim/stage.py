@@ -7,13 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bvfim.interior import BARRIER_STEPS, LOWER_STEPS, Barrier, Interior, Seen, best_of, remember
+from bvfim.interior import BARRIER_STEPS, LOWER_STEPS, Barrier, Interior, Seen, best_of, reach, remember
 from bvfim.lbfgs import Memory, dot, minimise
 from bvfim.rows import Rows
 
 LAST_DRAW = 1_000
 """The number of the draw that judges a stage, beyond those of its steps."""
-UNDER_WAY, SOLVED, OPEN, UNBOUNDED, BROKEN = range(5)
+PROBES = 4
+"""How many descents look for a lower f before a start is called solved."""
+UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN = range(6)
 
 
 class Starts(NamedTuple):
@@ -33,9 +35,13 @@ class Starts(NamedTuple):
     stalled: Tensor
     ended: Tensor
     spread: Tensor
-    """The range of f over samples at the start: what a gap is measured by."""
+    """The range of f over samples at the start: what the first mu2 is measured by."""
+    scale: Tensor
+    """How much f varies over near samples: what a gap is measured by."""
     size: Tensor
-    """The size of F at the start."""
+    """The largest size of F so far."""
+    reach: Tensor
+    """The size of w at the start."""
     lower: Tensor
     relaxed: Tensor
     """F inside the barrier, at most the optimum nearby."""
@@ -69,10 +75,10 @@ def begin(interior: Interior, w: Tensor) -> Starts:
     lowest = torch.where(sampled.isfinite(), sampled, torch.inf)
     high = torch.where(sampled.isfinite(), sampled, torch.nan).nanquantile(0.9, 1)
     z = candidates[members, lowest.argmin(1)]
-    spread = (high - lowest.amin(1)).clamp_min(1e-10 * high.abs()).clamp_min(1e-200)
+    spread = (high - lowest.amin(1)).clamp_min(1e-14 * high.abs()).clamp_min(1e-20)
     memory = Memory.empty(y)
     z, f_z, _ = interior.descend(at, z, 1e-3 * spread, memory, LOWER_STEPS)
-    fallen = f_z < lowest.amin(1) - 1e8 * spread
+    fallen = f_z < lowest.amin(1) - 1e8 * torch.maximum(spread, high.abs())
     spread = torch.where(fallen, spread, torch.maximum(spread, high - f_z))
     f = at.lower(y)
     mu2 = torch.maximum(1.5 * (f - f_z), 2 * spread)
@@ -82,8 +88,9 @@ def begin(interior: Interior, w: Tensor) -> Starts:
     return Starts(
         w=w, z=z, steps=memory.steps, changes=memory.changes, archive=z[:, None].repeat(1, 2, 1), mu2=mu2, tau=tau,
         gap=torch.full_like(blank, torch.inf), slack=mu2 - (f - f_z), stalled=blank,
-        ended=torch.where(fallen, UNBOUNDED, UNDER_WAY), spread=spread,
-        size=F.abs() + dot(of_F, of_F).sqrt() * (1 + dot(w, w).sqrt()), lower=f, relaxed=F, upper=F, value=F,
+        ended=torch.where(fallen, UNBOUNDED, UNDER_WAY), spread=spread, scale=spread,
+        reach=1 + w.abs().amax(1).double(),
+        size=F.abs() + reach(interior, of_F, w), lower=f, relaxed=F, upper=F, value=F,
         grad_norm=blank, stationarity=torch.full_like(blank, torch.inf), modes=blank.bool(),
         counts=interior.batch.counts,
     )  # fmt: skip
@@ -109,26 +116,35 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
         w = interior.w.project(w + 1e-3 * (1 + w.abs()) * nudge)
     # An error e mu2 of f(x, z) makes one of about sqrt(e) in the gradient of B.
     z_tol = mu2 * (1e-3 * mu2 / at_start.spread).clamp(1e-8, 1e-3)
-    w, seen, mu2 = enter(interior, members, w, at_start.z, mu2, z_tol, memory, archive)
+    w, seen, mu2, varies = enter(interior, members, w, at_start.z, mu2, z_tol, memory, archive)
+    # Once the start has come near; at the optimum itself f may not vary at all.
+    finer = (varies > 0) & (varies < at_start.scale) & (interior.stage <= 5)
+    scale = torch.where(finer, varies, at_start.scale)
     barrier = Barrier(interior, members, mu2, at_start.tau, z_tol, memory, archive)
-    # A slack of mu2 leaves an error of about its root in y: the gradient need not be much smaller.
-    precision = (0.3 * (mu2 / at_start.spread).sqrt()).clamp(0.3 * tol, 0.3)
+    # A slack of mu2 leaves an error of about its root in y, and rounding one of eps |f| / mu2 in the multiplier: the
+    # gradient need not be much smaller.
+    eps = torch.finfo(w.dtype).eps
+    tol = max(tol, 20 * eps**0.5)
+    blur = (50 * eps * seen.f.abs() / mu2).clamp(0.3 * tol, 0.3)
+    precision = torch.maximum(0.3 * (mu2 / at_start.spread).sqrt().clamp_max(1.0), blur)
     points = barrier.start(w, seen, precision, 1e-4 * at_start.size / (1 + dot(w, w).sqrt()))
     settled = minimise(barrier, points, interior.w, Memory.empty(w), BARRIER_STEPS)
     w, seen = points.w, barrier.seen
     reduced = interior.w.free(w, points.gradient)(points.gradient)
+    stationarity = dot(reduced, reduced).sqrt() / barrier.pull
+    settled |= stationarity <= 0.3 * tol  # at the limit of rounding the search may end before the test does
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
-    _, older, f_older = best_of(at, archive)  # a rejected trial may have met a lower z
+    _, older, f_older, _ = best_of(at, archive)  # a rejected trial may have met a lower z
     seen.improve(older, f_older)
-    verdict = judge(
-        interior, at, y, seen, settled, at_start._replace(mu2=mu2), barrier.pull * (1 + dot(w, w).sqrt()), tol
-    )
+    now = at_start._replace(mu2=mu2, scale=scale, w=w)
+    size = torch.maximum(at_start.size, seen.F.abs() + barrier.reach)
+    verdict = judge(interior, at, seen, settled, now, seen.F.abs() + barrier.reach + 1e-4 * size, tol)
 
     gap, slack = seen.gap.clamp_min(0), (mu2 - seen.gap).clamp_min(1e-3 * mu2)
     held = (gap + 0.1 * slack > rate * mu2) & (gap > 0.8 * at_start.gap)
     stalled = torch.where(held, at_start.stalled + 1, 0.0)
-    jumping = ((stalled >= 3) & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
+    jumping = ((stalled >= 3) & (gap > 1e-6 * tol * scale) & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
     answer, next_gap, next_slack = verdict.y, gap.clone(), slack.clone()
     if len(jumping):
         low = into_basin(interior, at.take(jumping), y[jumping], seen.take(jumping), rate * gap[jumping])
@@ -138,10 +154,11 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
     tau = 0.5 * at_start.tau / next_slack * (mu2 * tighter).sqrt()
     return at_start._replace(
         w=torch.cat([x, answer], -1), z=seen.z, steps=memory.steps, changes=memory.changes, archive=archive,
-        mu2=tighter, tau=tau.clamp(rate * at_start.tau, 4 * at_start.tau), gap=next_gap, slack=slack, stalled=stalled,
+        scale=scale, size=size, mu2=tighter, tau=tau.clamp(rate * at_start.tau, 4 * at_start.tau), gap=next_gap,
+        slack=slack, stalled=stalled,
         ended=verdict.ended, lower=seen.f, relaxed=seen.F, upper=verdict.F, value=points.value,
         grad_norm=dot(points.gradient, points.gradient).sqrt(),
-        stationarity=dot(reduced, reduced).sqrt() / barrier.pull, modes=at_start.modes | verdict.modes,
+        stationarity=stationarity, modes=at_start.modes | verdict.modes,
         counts=interior.batch.counts[members],
     )  # fmt: skip
 
@@ -149,14 +166,21 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
 def enter(
     interior: Interior, members: Tensor, w: Tensor, z: Tensor, mu2: Tensor, z_tol: Tensor, memory: Memory,
     archive: Tensor,
-) -> tuple[Tensor, Seen, Tensor]:  # fmt: skip
-    """Feasible first points: where y is outside, it descends f in its own basin, or mu2 is raised."""
+) -> tuple[Tensor, Seen, Tensor, Tensor]:  # fmt: skip
+    """Feasible first points, and by how much f varies around them.
+
+    Where y is outside, it descends f in its own basin, or mu2 is raised.
+    """
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
-    best, z, f_z = best_of(at, torch.cat([z[:, None], y[:, None], archive, interior.around(members, y, 0)], 1))
+    known = torch.cat([z[:, None], y[:, None], archive], 1)
+    best, z, f_z, sampled = best_of(at, torch.cat([known, interior.around(members, y, 0)], 1))
     memory.forget(best.nonzero()[:, 0])
     z, f_z, _ = interior.descend(at, z, z_tol, memory, LOWER_STEPS)
     remember(archive, best.nonzero()[:, 0], z[best > 0])
+    # What a gap is measured by may only become finer.
+    around = sampled[:, known.shape[1] :]
+    varies = around.nanquantile(0.2, 1) - f_z if interior.scouts else torch.full_like(f_z, torch.inf)
     F, f = at.values(y)
     outside = (~(f - f_z < mu2)).nonzero()[:, 0]
     if len(outside):
@@ -169,7 +193,7 @@ def enter(
         raised = torch.where(near | lost, mu2[outside], 1.25 * (f - f_z)[outside])
         y, mu2 = y.index_copy(0, outside, moved), mu2.index_copy(0, outside, raised)
         F[outside], f[outside] = own.values(moved)
-    return torch.cat([x, y], -1), Seen(z, f_z, F, f), mu2
+    return torch.cat([x, y], -1), Seen(z, f_z, F, f), mu2, varies
 
 
 def into_basin(interior: Interior, at: Rows, y: Tensor, seen: Seen, gap: Tensor) -> Tensor:
@@ -188,28 +212,31 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    interior: Interior, at: Rows, y: Tensor, seen: Seen, settled: Tensor, starts: Starts, reach: Tensor, tol: float
+    interior: Interior, at: Rows, seen: Seen, settled: Tensor, starts: Starts, size: Tensor, tol: float
 ) -> Verdict:
     """F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally: solved where they meet.
 
     Where the lower solution jumps at the optimum they never meet, and f* has a kink on which no gradient vanishes;
     there a gap far below the tolerance has to do. Before a start is called solved, f is descended from other points:
-    if one ends lower, that is the new z, and the start goes on. ``reach`` is what F may change by over the size of w.
+    if one ends lower, that is the new z, and the start goes on. ``size`` is that of F.
     """
-    spread, mu2 = starts.spread, starts.mu2
+    scale, mu2 = starts.scale, starts.mu2
+    _, y = interior.split(starts.w)
     rounding = 100 * torch.finfo(y.dtype).eps * torch.maximum(seen.f.abs(), seen.f_z.abs())
-    fine = torch.where(rounding <= 1e-2 * tol * spread, rounding, 0.0)
+    fine = torch.where((rounding <= 1e-2 * tol * scale) | (scale <= rounding), rounding, 0.0)
     # Where a gradient does vanish, the estimates should rather meet.
-    share = torch.where(settled, 1e-3, 1.0) * tol * spread
+    share = torch.where(settled, 1e-3, 1.0) * tol * scale
     closed = (seen.gap <= torch.maximum(1e-5 * share, fine)) & (mu2 <= torch.maximum(1e-4 * share, 3 * fine))
     verdict = Verdict(torch.zeros_like(starts.ended), y.clone(), seen.F.clone(), torch.zeros_like(settled))
-    ripe = (closed | (settled & (mu2 <= tol * spread))).nonzero()[:, 0]
+    ripe = (closed | (settled & (mu2 <= tol * scale))).nonzero()[:, 0]
     if len(ripe):
-        _bracket(interior, at, seen, settled, closed, ripe, tol * spread, 0.15 * tol * (seen.F.abs() + reach), verdict)
+        _bracket(interior, at, seen, settled, closed, ripe, tol * scale, 0.15 * tol * size, verdict)
     under_way = verdict.ended == UNDER_WAY
-    verdict.ended[under_way & (mu2 <= torch.maximum(1e-13 * spread, rounding))] = OPEN
-    verdict.ended[(-1e12 * starts.size > seen.F) | (seen.f_z < -1e12 * spread)] = UNBOUNDED
-    verdict.ended[~(seen.F.isfinite() & seen.f.isfinite() & reach.isfinite())] = BROKEN
+    floor = under_way & (mu2 <= torch.maximum(1e-13 * scale, rounding))
+    verdict.ended[floor] = torch.where(seen.gap <= tol * scale, STUCK, OPEN)[floor]
+    far = torch.maximum(starts.w.abs().amax(1), seen.z.abs().amax(1))
+    verdict.ended[far > 1e7 * starts.reach] = UNBOUNDED
+    verdict.ended[~(seen.F.isfinite() & seen.f.isfinite() & size.isfinite())] = BROKEN
     return verdict
 
 
@@ -220,10 +247,13 @@ def _bracket(
     """Write the verdict on the ripe starts, and into ``seen`` any lower z that the probes find."""
     here, own = at.take(ripe), seen.take(ripe)
     y = verdict.y[ripe]
-    polished, _, _ = interior.descend(here, y, 1e-3 * own.gap.clamp_min(1e-300), Memory.empty(y), LOWER_STEPS // 2)
+    close = torch.maximum(1e-3 * own.gap, 1e-6 * f_tol[ripe])
+    polished, _, flat = interior.descend(here, y, close, Memory.empty(y), LOWER_STEPS)
     F, f = here.values(polished)
+    flat |= own.f - f <= close
     verdict.F[ripe] = F
-    meet = settled[ripe] & ((F - own.F).abs() <= F_tol[ripe]) & (f - own.f_z <= f_tol[ripe])
+    low = f - own.f_z <= torch.minimum(0.1 * own.gap.clamp_min(f_tol[ripe] * 1e-3), f_tol[ripe])
+    meet = settled[ripe] & flat & low & ((F - own.F).abs() <= F_tol[ripe])
     done = (meet | closed[ripe]).nonzero()[:, 0]
     if len(done) == 0:
         return
@@ -232,25 +262,25 @@ def _bracket(
     seen.improve(z, f_z, rows)
     reached = torch.where(by_bracket, f[done], own.f[done])
     solved = reached - seen.f_z[rows] <= f_tol[rows]
-    verdict.ended[rows] = torch.where(solved, SOLVED, UNDER_WAY)
+    verdict.ended[rows] = torch.where(solved, torch.where(by_bracket, SOLVED, STUCK), UNDER_WAY)
     verdict.y[rows] = torch.where((solved & by_bracket)[:, None], polished[done], y[done])
     verdict.modes[rows] = modes
 
 
 def probe(interior: Interior, at: Rows, seen: Seen, tol: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Descents of f from the best of some samples and from two others: the lowest, f there, whether minima differ."""
+    """Descents of f from the best of some samples and from others: the lowest, f there, whether minima differ."""
     if interior.scouts == 0:
         return seen.z, seen.f_z, torch.zeros_like(tol, dtype=torch.bool)
     count, size = seen.z.shape
     samples = interior.uniform(at.members, LAST_DRAW, 4 * interior.scouts, size).to(seen.z)
     low, high = (bound[:, None] for bound in interior.batch.y.region(seen.z))
     samples = interior.batch.y.project((low + (high - low) * samples).flatten(0, 1)).reshape(samples.shape)
-    _, best, _ = best_of(at, samples)
-    first = torch.cat([best[:, None], samples[:, :2]], 1).flatten(0, 1)
+    _, best, _, _ = best_of(at, samples)
+    first = torch.cat([best[:, None], samples[:, : PROBES - 1]], 1).flatten(0, 1)
     everyone = torch.arange(count, device=first.device)
-    own = at.take(everyone.repeat_interleave(3))
-    found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(3), Memory.empty(first), LOWER_STEPS)
-    end, f, settled = (t.unflatten(0, (count, 3)) for t in found)
+    own = at.take(everyone.repeat_interleave(PROBES))
+    found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(PROBES), Memory.empty(first), LOWER_STEPS)
+    end, f, settled = (t.unflatten(0, (count, PROBES)) for t in found)
     f = torch.where(f.isfinite(), f, torch.inf)
     higher = settled & (f > torch.minimum(seen.f_z, f.amin(1))[:, None] + tol[:, None])
     lowest = f.argmin(1)

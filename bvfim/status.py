@@ -39,6 +39,11 @@ class Status(enum.Enum):
         "raise its offset or shift the lower objective to be positive, or give mu2 a schedule.",
     )
 
+    STUCK = (
+        "stuck",
+        "The lower gap is closed, but x was not shown to be stationary: the value function has a kink there, as where "
+        "the lower solution jumps, or an objective is not smooth. Compare the F of several starts.",
+    )
     GAP_OPEN = (
         "gap_open",
         "y is not shown to be a lower solution: its value of f stays above the lowest that was found. Start elsewhere, "

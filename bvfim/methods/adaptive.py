@@ -16,12 +16,13 @@ from bvfim.methods.base import Info
 from bvfim.problem import Problem
 from bvfim.rows import Batch
 from bvfim.schedules import require, require_count
-from bvfim.stage import BROKEN, OPEN, SOLVED, UNBOUNDED, UNDER_WAY, Starts, advance, begin
-from bvfim.status import Status
+from bvfim.stage import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts, advance, begin
+from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
 ENDS = {
     SOLVED: Status.CONVERGED,
+    STUCK: Status.STUCK,
     OPEN: Status.GAP_OPEN,
     UNBOUNDED: Status.UNBOUNDED,
     BROKEN: Status.NON_FINITE,
@@ -79,7 +80,7 @@ class AdaptiveBVFIM:
     Args:
         starts: how many; the first is the given one, the others are drawn from the box, or around it.
         tol: how closely the two estimates of F must agree, relative to |F| + |grad F| (1 + |w|), and the gap of f,
-            relative to the range of f.
+            relative to how much f varies nearby. Finer than 20 times the root of the dtype's precision has no effect.
         seed: of the scouts. Start i of a batch runs as a single one with ``seed + i`` would.
         scouts: how many other starts of z are tried, by values only, at every step.
         rate: r, by how much mu2 may shrink in a stage.
@@ -104,6 +105,9 @@ class AdaptiveBVFIM:
         require(self, "tol", above=0, schedule=False)
         require_count(self, "scouts", at_least=0)
         require(self, "rate", above=0, schedule=False)
+        if self.rate >= 1:
+            raise MethodError(f"AdaptiveBVFIM: rate must be below 1, not {self.rate!r}")
+        require_count(self, "seed", at_least=0)
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """The given start, and others drawn around it."""
@@ -152,8 +156,8 @@ class AdaptiveBVFIM:
         starts, i = state.starts, state.chosen
         interior = self._interior(problem, x, state.y, starts.counts.clone(), 0)
         own = starts.take(i[None])
-        solved = starts.ended == SOLVED
-        allowed = self.tol * float(own.spread)
+        solved = _closed(starts)
+        allowed = self.tol * float(own.scale)
         near = (starts.upper - own.upper).abs() <= 10 * self.tol * (own.upper.abs() + own.size * 1e-2)
         return Certificate(
             relaxed=float(own.relaxed),
@@ -170,15 +174,15 @@ class AdaptiveBVFIM:
 
     def _cross_checked(self, interior: Interior, starts: Starts) -> Starts:
         """Starts whose y is not lowest among what all the others have found are open."""
-        solved = (starts.ended == SOLVED).nonzero()[:, 0]
+        solved = _closed(starts).nonzero()[:, 0]
         if len(solved) == 0:
             return starts
-        wide = _gaps(interior, starts, solved) > self.tol * starts.spread[solved]
+        wide = _gaps(interior, starts, solved) > self.tol * starts.scale[solved]
         return starts._replace(ended=starts.ended.index_fill(0, solved[wide], OPEN), counts=interior.batch.counts)
 
     def _state(self, interior: Interior, starts: Starts) -> AdaptiveState:
-        """With the lowest F chosen, among the solved starts where there are some."""
-        solved = starts.ended == SOLVED
+        """With the lowest F chosen, among the starts with a closed gap where there are some."""
+        solved = _closed(starts)
         among = solved if bool(solved.any()) else starts.ended != UNBOUNDED
         i = torch.where(among & starts.upper.isfinite(), starts.upper, torch.inf).argmin()
         _, y = interior.split(starts.w[i][None])
@@ -196,6 +200,10 @@ def report(before: Starts, after: Starts) -> dict[str, Tensor]:
         "upper": after.relaxed, "lower": after.lower, "value": after.value, "polished": after.upper,
         "slack": after.slack, "gap": after.gap, "mu2": before.mu2, "tau": before.tau, "grad_norm": after.grad_norm,
     }  # fmt: skip
+
+
+def _closed(starts: Starts) -> Tensor:
+    return (starts.ended == SOLVED) | (starts.ended == STUCK)
 
 
 def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:

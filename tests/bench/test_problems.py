@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import bvfim
+from bvfim.bench import problems
+from bvfim.cli import app
+from bvfim.testproblems import collection, starts
+
+TESTS = {test.name: test for test in collection()}
+SMALL = problems.Config(("adaptivebvfim", "rhg", "bvfim"), ("DempeEtal2012", "b_1998_02"), starts=2, steps=2, workers=1)
+
+
+def rows(name, count=4):
+    return (torch.stack(side) for side in zip(*starts(TESTS[name], count, seed=0), strict=True))
+
+
+@pytest.mark.parametrize("name", ["MitsosBarton2006Ex317", "SMD3", "sine(a=2, n=10, c=2)"])
+@pytest.mark.parametrize("method", [bvfim.RHG(steps=8), bvfim.BDA(steps=8, segment=8), bvfim.TRHG(steps=8, keep=3)])
+def test_a_stacked_solve_is_the_solves_of_its_rows(method, name):
+    xs, ys = rows(name)
+    together = problems.solve_stacked(TESTS[name].problem, xs, ys, method, steps=10)
+    apart = bvfim.solve_many(TESTS[name].problem, xs, ys, method, steps=10)
+    for one, other in zip(together, apart, strict=True):
+        assert torch.allclose(one.x, other.x, rtol=1e-10, atol=1e-10)
+        assert torch.allclose(one.y, other.y, rtol=1e-10, atol=1e-10)
+        assert one.evaluations == other.evaluations
+        assert (one.upper, one.lower) == pytest.approx((other.upper, other.lower))
+
+
+@pytest.mark.parametrize("method", [bvfim.CG(steps=8, cg_steps=2), bvfim.BVFIM.printed()])
+def test_what_rows_share_can_not_be_stacked(method):
+    """A step length or a slack of all rows: the reason why CG and BVFIM run one start at a time."""
+    xs, ys = rows("SMD3")
+    together = problems.solve_stacked(TESTS["SMD3"].problem, xs, ys, method, steps=5)
+    apart = bvfim.solve_many(TESTS["SMD3"].problem, xs, ys, method, steps=5)
+    pairs = [(torch.cat([a.x, a.y]), torch.cat([b.x, b.y])) for a, b in zip(together, apart, strict=True)]
+    assert any(not torch.allclose(a, b, rtol=0, atol=1e-6) for a, b in pairs)
+
+
+def test_a_row_that_blows_up_does_not_end_the_others():
+    cliff = bvfim.Problem(lambda x, y: ((x - y) ** 2).sum(), lambda x, y: ((y - x) ** 4).sum())
+    xs = torch.tensor([0.0, 1.0, 200.0, 2.0]).double()[:, None]
+    ys = torch.ones(4, 1).double()
+    method = bvfim.RHG(steps=20, lr=0.01)
+    together = problems.solve_stacked(cliff, xs, ys, method, steps=5)
+    apart = bvfim.solve_many(cliff, xs, ys, method, steps=5)
+    assert [s.status.value for s in apart] == ["max_steps", "max_steps", "non_finite", "max_steps"]
+    assert [s.status for s in together] == [s.status for s in apart]
+    for one, other in zip(together, apart, strict=True):
+        assert torch.allclose(one.x, other.x, rtol=1e-10)
+        assert one.steps == other.steps
+
+
+def test_every_method_runs_from_the_same_starts_and_is_counted():
+    results = problems.run(SMALL)
+    table, runs = results.tables["problems"], results.tables["runs"]
+    assert list(results.tables) == ["problems", "totals", "runs"]
+    assert len(table) == 2 * 3
+    assert len(runs) == 2 * 3 * 2
+    assert "2 upper steps" in table.attrs["title"]
+    assert table.loc[("DempeEtal2012", "AdaptiveBVFIM"), "solved"] == "2 of 2"
+    rhg = runs.xs("RHG", level="method")
+    assert (rhg["F grads"] == 2).all()
+    assert (rhg["f grads"] == 200).all(), "each lower gradient is asked for once"
+    assert (rhg["hvp+jvp"] == 400).all()
+    assert (rhg["gradients"] == 602).all()
+    assert (runs.xs("BVFIM", level="method")["hvp+jvp"] == 0).all()
+    assert results.summary["AdaptiveBVFIM"]["problems solved after choosing"] == "2 of 2"
+    again = problems.run(SMALL).tables["runs"]
+    pd.testing.assert_frame_equal(again.drop(columns="seconds"), runs.drop(columns="seconds"))
+
+
+def test_the_choice_is_the_lowest_trusted_run():
+    cost = dict.fromkeys(("F grads", "f grads", "values", "hvp+jvp", "seconds"), 1)
+    runs = pd.DataFrame(
+        {"F": [0.0, 1.0, 2.0, math.nan], "trusted": [False, True, True, True], "solved": [False, True, False, False]}
+    ).assign(**cost)
+    assert problems._row(("p", "m"), runs)["after choosing"]
+    assert problems._row(("p", "m"), runs)["solved"] == "1 of 4"
+    assert not problems._row(("p", "m"), runs.assign(trusted=False))["after choosing"]
+    assert not problems._row(("p", "m"), runs.assign(trusted=True))["after choosing"]
+
+
+def test_the_profile_counts_what_nobody_solves():
+    runs = pd.DataFrame(
+        {
+            "problem": "p",
+            "start": [0, 1, 2] * 2,
+            "method": ["A"] * 3 + ["B"] * 3,
+            "gradients": [10, 10, 10, 30, 5, 30],
+            "solved": [True, True, False] * 2,
+        }
+    )
+    lines = problems._figure(runs, SMALL).axes[0].lines
+    assert [list(line.get_xdata()) for line in lines] == [[1.0, 1.0, 2.0, 10.0], [1.0, 1.0, 3.0, 10.0]]
+    assert [line.get_ydata()[-1] for line in lines] == [pytest.approx(2 / 3)] * 2
+
+
+def test_the_command_shares_the_work_among_processes(tmp_path):
+    chosen = [word for name in ("AdaptiveBVFIM", "rhg") for word in ("--method", name)]
+    chosen += [word for name in SMALL.problems for word in ("--problem", name)]
+    short = ["--starts", "2", "--steps", "2", "--workers", "2", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, ["bench", "problems", *chosen, *short])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "problems.csv", "totals.csv", "runs.csv", "profile.png", "profile.svg", "summary.json",
+    }  # fmt: skip
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert about["config"]["methods"] == ["adaptivebvfim", "rhg"]
+    assert about["summary"]["AdaptiveBVFIM"]["starts solved"] == "4 of 4"
+    alone = problems.run(SMALL).tables["runs"]["F"]
+    shared = pd.read_csv(tmp_path / "runs.csv", index_col=["problem", "method", "start"])["F"]
+    assert shared.to_dict() == pytest.approx({key: alone[key] for key in shared.index}, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (problems.Config(methods=("rgh",)), "no method is called 'rgh'; did you mean 'rhg'"),
+        (problems.Config(problems=("SMD2",)), "no test problem is called 'SMD2'; did you mean 'smd"),
+    ],
+)
+def test_unknown_names_are_refused_before_the_work(config, message):
+    with pytest.raises(bvfim.BvfimError, match=message):
+        problems.run(config)
+
+
+def test_planted_problems_come_after_the_collection():
+    names = [test.name for test in problems.problems(problems.Config(planted=3))]
+    assert len(names) == len(TESTS) + 3
+    assert names[-1].startswith("planted(")
