@@ -106,3 +106,21 @@ def test_mixed_devices_are_refused():
     problem, x, y = nested()
     with pytest.raises(bvfim.ProblemError, match="x and y must be on one device, but are on cpu and cuda"):
         bvfim.solve(problem, x, on_gpu(y), bvfim.RHG(2))
+
+
+@pytest.mark.parametrize("starts", [1, 8])
+def test_the_interior_point_runs_on_the_device(starts):
+    toy = bvfim.testproblems.sine(2)
+    begin = torch.full((1,), -6.0, dtype=torch.float64, device="cuda")
+    solution = bvfim.solve(toy.problem, begin, begin, bvfim.AdaptiveBVFIM(starts=starts))
+    assert solution.status is bvfim.Status.CONVERGED
+    assert solution.x.device.type == "cuda"
+    assert abs(solution.x.cpu() - toy.x).item() < 1e-3
+    assert solution.certificate.solved == starts
+
+
+def test_many_starts_on_the_device():
+    toy = bvfim.testproblems.sine(2)
+    begin = torch.linspace(-10, 10, 40, dtype=torch.float64, device="cuda")[:, None]
+    found = bvfim.solve_many(toy.problem, begin, begin)
+    assert sum(abs(s.x.cpu() - toy.x).item() < 1e-3 for s in found) >= 39
