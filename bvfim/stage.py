@@ -176,7 +176,7 @@ def enter(
     known = torch.cat([z[:, None], y[:, None], archive], 1)
     best, z, f_z, sampled = best_of(at, torch.cat([known, interior.around(members, y, 0)], 1))
     memory.forget(best.nonzero()[:, 0])
-    z, f_z, _ = interior.descend(at, z, z_tol, memory, LOWER_STEPS)
+    z, f_z, _ = interior.descend(at, z, 1e-2 * z_tol, memory, LOWER_STEPS)
     remember(archive, best.nonzero()[:, 0], z[best > 0])
     # What a gap is measured by may only become finer.
     around = sampled[:, known.shape[1] :]
