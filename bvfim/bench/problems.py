@@ -275,7 +275,5 @@ def _figure(runs: pd.DataFrame, config: Config) -> Figure:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right center", frameon=False, title="starts solved")
-    figure.suptitle(
-        f"Performance profile ({config.steps} Adam {config.lr:g} steps for the estimators, which have no end)"
-    )
+    figure.suptitle(f"Performance profile; the estimators take {config.steps} Adam {config.lr:g} steps")
     return figure

@@ -64,7 +64,7 @@ def test_every_method_runs_from_the_same_starts_and_is_counted():
     assert list(results.tables) == ["problems", "totals", "runs"]
     assert len(table) == 2 * 3
     assert len(runs) == 2 * 3 * 2
-    assert "2 upper steps" in table.attrs["title"]
+    assert "2 Adam 0.1 steps" in table.attrs["title"]
     assert table.loc[("DempeEtal2012", "AdaptiveBVFIM"), "solved"] == "2 of 2"
     rhg = runs.xs("RHG", level="method")
     assert (rhg["F grads"] == 2).all()
