@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import bvfim
+from bvfim.bench.problems import adam
 from bvfim.experiments import cleaning
 from bvfim.refit import refit
 from bvfim.report import machine
@@ -39,10 +40,6 @@ class Budget:
         """Whether the gradients are used up."""
         count = run.problem.evaluations
         return count.upper + count.lower + count.hvp + count.jvp >= self.gradients
-
-
-def adam(lr: float) -> Any:
-    return lambda parameters: torch.optim.Adam(parameters, lr)
 
 
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {

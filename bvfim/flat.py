@@ -45,14 +45,14 @@ class Flat:
         return tree.unflatten(self.like, shaped)
 
     def project(self, rows: Tensor) -> Tensor:
-        """The nearest point of the set, row by row."""
+        """The nearest point of the set, for every row of (..., n)."""
         if self.only_boxes:
             return rows.clamp_min(self.low).clamp_max(self.high) if self.bounded else rows
         moved = []
-        for row in rows:
+        for row in rows.flatten(0, -2):
             leaves = zip(self.own, tree.leaves(self.tree(row)), strict=True)
             moved.append(tree.flatten([t if s is None else s.project(t) for s, t in leaves]))
-        return torch.stack(moved)
+        return torch.stack(moved).reshape(rows.shape)
 
     def free(self, rows: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
         """The projection onto the directions that the set leaves free, for (B, n) or (B, k, n)."""

@@ -88,13 +88,14 @@ class Interior:
         one = torch.where(torch.arange(y.shape[1], device=y.device) == entry, far, centre)
         turn = torch.arange(self.scouts, device=y.device)[:, None] % 3
         found = torch.where(turn == 0, near, torch.where(turn == 1, one, far))
-        return self.batch.y.project(found.flatten(0, 1)).reshape(found.shape)
+        return self.batch.y.project(found)
 
-    def descend(self, at: Rows, y: Tensor, tol: Tensor, memory: Memory, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    def descend(self, at: Rows, y: Tensor, tol: Tensor, memory: Memory | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """L-BFGS on f(x, .) until it can fall by no more than ``tol``: where, f there, and whether that was reached."""
+        memory = Memory.empty(y) if memory is None else memory
         points = Points(y, *at.lower_grad(y))
         tol = torch.maximum(tol, torch.finfo(y.dtype).eps * points.value.abs())
-        settled = minimise(Lower(at, tol), points, self.batch.y, memory, steps)
+        settled = minimise(Lower(at, tol), points, self.batch.y, memory, LOWER_STEPS)
         return points.w, points.value, settled
 
 
@@ -186,7 +187,7 @@ class Barrier:
         switched = best[hopeful] > 1
         self.z_memory.forget(going[switched])
         memory = self.z_memory.take(going)
-        z, f_z, _ = self.interior.descend(at.take(hopeful), z[hopeful], self.z_tol[going], memory, LOWER_STEPS)
+        z, f_z, _ = self.interior.descend(at.take(hopeful), z[hopeful], self.z_tol[going], memory)
         self.z_memory.put(going, memory)
         self.tried.put(going, z, f_z, F[hopeful], f[hopeful])
         remember(self.archive, going[switched], z[switched])

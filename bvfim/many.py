@@ -104,10 +104,9 @@ def _table(before: Starts, after: Starts, x_size: int, seconds: float) -> dict[s
 
 def _history(tables: list[dict[str, Any]], i: int) -> pd.DataFrame:
     """The stages of start i, up to its end."""
-    rows = [{name: values[i] for name, values in table.items()} for table in tables if table["ran"][i]]
-    return pd.DataFrame([{"step": k, **row, "hvp": 0, "jvp": 0} for k, row in enumerate(rows)]).drop(
-        columns="ran", errors="ignore"
-    )
+    own = [table for table in tables if table["ran"][i]]
+    rows = [{name: values[i] for name, values in table.items() if name != "ran"} for table in own]
+    return pd.DataFrame([{"step": k, **row, "hvp": 0, "jvp": 0} for k, row in enumerate(rows)])
 
 
 def _solution(

@@ -95,14 +95,17 @@ class Rows:
             return tuple(map(torch.stack, zip(*found, strict=True))) if pairs else torch.stack(found)
         return torch.func.vmap(one, in_dims=(0, None if contexts is None else 0, 0))(x, contexts, y)
 
+    def _both(self, y: Tensor, x: Tensor | None = None, contexts: Any = None) -> tuple[Tensor, Tensor]:
+        """F and f, from one pass where the problem has ``joint``."""
+        if self.batch.problem.joint is not None:
+            return self._evaluate("joint", y, x, contexts)
+        return self._evaluate("upper", y, x, contexts), self._evaluate("lower", y, x, contexts)
+
     @torch.no_grad()
     def values(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """F and f at (x, y)."""
         self.batch.count(FORWARD, self.members, 2)
-        if self.batch.problem.joint is not None:
-            F, f = self._evaluate("joint", y)
-        else:
-            F, f = self._evaluate("upper", y), self._evaluate("lower", y)
+        F, f = self._both(y)
         return F.double(), f.double()
 
     @torch.no_grad()
@@ -114,12 +117,13 @@ class Rows:
     @torch.no_grad()
     def lower_many(self, y: Tensor) -> Tensor:
         """f at (x, y_j) for several y_j a row: from (B, k, n) to (B, k)."""
-        count = y.shape[1]
-        self.batch.count(FORWARD, self.members, count)
+        self.batch.count(FORWARD, self.members, y.shape[1])
         problem, xs, ys = self.batch.problem, self.batch.x, self.batch.y
 
         def many(x: Tensor, context: Any, y: Tensor) -> Tensor:
-            one = lambda v: problem.call("lower", xs.tree(x), ys.tree(v), context)  # noqa: E731
+            def one(v: Tensor) -> Any:
+                return problem.call("lower", xs.tree(x), ys.tree(v), context)
+
             return torch.func.vmap(one)(y) if self.batch.mapped else torch.stack([one(v) for v in y])
 
         if isinstance(self.contexts, list):
@@ -154,10 +158,7 @@ class Rows:
         """:meth:`barrier_grad`, not counted."""
         x, y = self.x.detach().requires_grad_(), y.detach().requires_grad_()
         contexts = self.batch.contexts(x)
-        if self.batch.problem.joint is not None:
-            F, f = self._evaluate("joint", y, x, contexts)
-        else:
-            F, f = self._evaluate("upper", y, x, contexts), self._evaluate("lower", y, x, contexts)
+        F, f = self._both(y, x, contexts)
         weighted = (weight.to(f) * (f - self._evaluate("lower", z.detach(), x, contexts))).sum()
         of_F = tree.grad(F.sum(), (x, y), retain_graph=True)
         return torch.cat(of_F, -1), torch.cat(tree.grad(weighted, (x, y)), -1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bvfim.interior import BARRIER_STEPS, LOWER_STEPS, Barrier, Interior, Seen, best_of, reach, remember
+from bvfim.interior import BARRIER_STEPS, Barrier, Interior, Seen, best_of, reach, remember
 from bvfim.lbfgs import Memory, dot, minimise
 from bvfim.rows import Rows
 
@@ -71,14 +71,12 @@ def begin(interior: Interior, w: Tensor) -> Starts:
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
     candidates = torch.cat([y[:, None], interior.around(members, y, 0)], 1)
-    sampled = at.lower_many(candidates)
-    lowest = torch.where(sampled.isfinite(), sampled, torch.inf)
+    _, z, lowest, sampled = best_of(at, candidates)
     high = torch.where(sampled.isfinite(), sampled, torch.nan).nanquantile(0.9, 1)
-    z = candidates[members, lowest.argmin(1)]
-    spread = (high - lowest.amin(1)).clamp_min(1e-14 * high.abs()).clamp_min(1e-20)
+    spread = (high - lowest).clamp_min(1e-14 * high.abs()).clamp_min(1e-20)
     memory = Memory.empty(y)
-    z, f_z, _ = interior.descend(at, z, 1e-3 * spread, memory, LOWER_STEPS)
-    fallen = f_z < lowest.amin(1) - 1e8 * torch.maximum(spread, high.abs())
+    z, f_z, _ = interior.descend(at, z, 1e-3 * spread, memory)
+    fallen = f_z < lowest - 1e8 * torch.maximum(spread, high.abs())
     spread = torch.where(fallen, spread, torch.maximum(spread, high - f_z))
     f = at.lower(y)
     mu2 = torch.maximum(1.5 * (f - f_z), 2 * spread)
@@ -176,7 +174,7 @@ def enter(
     known = torch.cat([z[:, None], y[:, None], archive], 1)
     best, z, f_z, sampled = best_of(at, torch.cat([known, interior.around(members, y, 0)], 1))
     memory.forget(best.nonzero()[:, 0])
-    z, f_z, _ = interior.descend(at, z, 1e-2 * z_tol, memory, LOWER_STEPS)
+    z, f_z, _ = interior.descend(at, z, 1e-2 * z_tol, memory)
     remember(archive, best.nonzero()[:, 0], z[best > 0])
     # What a gap is measured by may only become finer.
     around = sampled[:, known.shape[1] :]
@@ -185,8 +183,7 @@ def enter(
     outside = (~(f - f_z < mu2)).nonzero()[:, 0]
     if len(outside):
         own = at.take(outside)
-        low = Memory.empty(y[outside])
-        inner, f_inner, _ = interior.descend(own, y[outside], 0.1 * mu2[outside], low, LOWER_STEPS)
+        inner, f_inner, _ = interior.descend(own, y[outside], 0.1 * mu2[outside])
         near = f_inner - f_z[outside] < 0.5 * mu2[outside]
         lost = ~f[outside].isfinite()
         moved = torch.where(near[:, None], inner, torch.where(lost[:, None], z[outside], y[outside]))
@@ -198,7 +195,7 @@ def enter(
 
 def into_basin(interior: Interior, at: Rows, y: Tensor, seen: Seen, gap: Tensor) -> Tensor:
     """The bottom of y's own basin where that is within ``gap`` of the lowest, else z."""
-    end, f, _ = interior.descend(at, y, 0.1 * gap, Memory.empty(y), LOWER_STEPS)
+    end, f, _ = interior.descend(at, y, 0.1 * gap)
     return torch.where((f - seen.f_z <= gap)[:, None], end, seen.z)
 
 
@@ -248,7 +245,7 @@ def _bracket(
     here, own = at.take(ripe), seen.take(ripe)
     y = verdict.y[ripe]
     close = torch.maximum(1e-3 * own.gap, 1e-6 * f_tol[ripe])
-    polished, _, flat = interior.descend(here, y, close, Memory.empty(y), LOWER_STEPS)
+    polished, _, flat = interior.descend(here, y, close)
     F, f = here.values(polished)
     flat |= own.f - f <= close
     verdict.F[ripe] = F
@@ -274,12 +271,12 @@ def probe(interior: Interior, at: Rows, seen: Seen, tol: Tensor) -> tuple[Tensor
     count, size = seen.z.shape
     samples = interior.uniform(at.members, LAST_DRAW, 4 * interior.scouts, size).to(seen.z)
     low, high = (bound[:, None] for bound in interior.batch.y.region(seen.z))
-    samples = interior.batch.y.project((low + (high - low) * samples).flatten(0, 1)).reshape(samples.shape)
+    samples = interior.batch.y.project(low + (high - low) * samples)
     _, best, _, _ = best_of(at, samples)
     first = torch.cat([best[:, None], samples[:, : PROBES - 1]], 1).flatten(0, 1)
     everyone = torch.arange(count, device=first.device)
     own = at.take(everyone.repeat_interleave(PROBES))
-    found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(PROBES), Memory.empty(first), LOWER_STEPS)
+    found = interior.descend(own, first, 1e-2 * tol.repeat_interleave(PROBES))
     end, f, settled = (t.unflatten(0, (count, PROBES)) for t in found)
     f = torch.where(f.isfinite(), f, torch.inf)
     higher = settled & (f > torch.minimum(seen.f_z, f.amin(1))[:, None] + tol[:, None])
