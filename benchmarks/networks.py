@@ -1,8 +1,10 @@
 """AdaptiveBVFIM at the size of networks: full-batch hyper-cleaning at equal gradient evaluations.
 
 Every method gets the same number of gradients (of F and f, and products with second derivatives, which cost at least as
-much). Then the lower level is solved at its x by L-BFGS-B, until f falls by less than 1e-3 in as many iterations
-again, and F is compared there. Exit code 1 unless AdaptiveBVFIM is at or below fixed-step BVFIM and RHG.
+much). Then the lower level is solved at its x by L-BFGS-B, from the method's own y and from the start that all share,
+until f is within 1e-3 of the lowest f found there. A bilevel problem asks for the lowest F among the lower solutions at
+x: the lower of the two is compared. Exit code 1 unless AdaptiveBVFIM is at or below fixed-step BVFIM and RHG. What a
+network trained anew at x reaches, in F and in accuracy, stands beside it.
 
     python benchmarks/networks.py --data digits --budget 4000
     python benchmarks/networks.py --data mnist --budget 4000 --device cuda
@@ -30,6 +32,9 @@ SIZES = {
 }
 
 
+GAP = 1e-3
+
+
 class Budget:
     """Stops a run once it has used its gradients."""
 
@@ -52,35 +57,41 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def refitted(task: cleaning.Task, x: torch.Tensor, iterations: int) -> tuple[Any, float, float]:
-    """y at the bottom of f(x, .), f there, and by how much f fell in the last round of iterations."""
+def refitted(task: cleaning.Task, x: torch.Tensor, ys: list[Any], iterations: int) -> tuple[list[Any], float]:
+    """From each y a point where f(x, .) is within the gap of the lowest f that is found from any, and that f."""
     at = task.problem.counted_anew().at(x)
-    y, before, gap = task.y, float("inf"), float("inf")
-    for _ in range(20):
-        found = refit(at, y, iterations, 1e-12)
+
+    def descended(y: Any, target: float) -> Any:
+        found = refit(at, y, iterations, 1e-12, target)
         assert found is not None
-        y, f = found
-        gap, before = before - f, f
-        if gap <= 1e-3:
-            break
-    return y, before, gap
+        return found[0]
+
+    lowest = min(float(at.lower(descended(y, -float("inf")))) for y in ys)
+    target = lowest + GAP
+    return [y if float(at.lower(y)) <= target else descended(y, target) for y in ys], lowest
 
 
 def measure(task: cleaning.Task, name: str, budget: int, iterations: int) -> dict[str, Any]:
     method, options = METHODS[name]
     s = bvfim.solve(task.problem, task.x, task.y, method, steps=10**6, callbacks=[Budget(budget)], **options)
-    y, f, gap = refitted(task, s.x, iterations)
+    (own, anew), lowest = refitted(task, s.x, [s.y, task.y], iterations)
+    at = task.problem.counted_anew().at(s.x)
     used = s.evaluations
     return {
         "method": name,
-        "F after refitting": float(task.problem.at(s.x).upper(y)),
-        "f": f,
-        "gap": gap,
-        "accuracy": task.accuracy(y),
+        "F": min(float(at.upper(own)), float(at.upper(anew))),
+        "F from its own y": float(at.upper(own)),
+        "gap of its own y": float(at.lower(own)) - lowest,
+        "F trained anew": float(at.upper(anew)),
+        "gap trained anew": float(at.lower(anew)) - lowest,
+        "lowest f": lowest,
+        "accuracy of its own y": task.accuracy(own),
+        "accuracy trained anew": task.accuracy(anew),
         "F1": task.f1(s.x),
         "gradients": used["upper"] + used["lower"] + used["hvp"] + used["jvp"],
         "values": used["forward"],
         "upper steps": s.steps,
+        "status": s.status.value,
         "seconds": round(s.seconds, 1),
     }
 
@@ -89,7 +100,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", choices=SIZES, default="digits")
     options.add_argument("--budget", type=int, default=4000, help="gradients for each method")
-    options.add_argument("--iterations", type=int, default=300, help="of L-BFGS-B in a round of refitting")
+    options.add_argument("--iterations", type=int, default=1500, help="of L-BFGS-B while refitting")
     options.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     options.add_argument("--device", default="cpu")
     options.add_argument("--seed", type=int, default=0)
@@ -101,14 +112,15 @@ def main() -> int:
     for name in METHODS:
         rows.append(measure(task, name, chosen.budget, chosen.iterations))
         print(json.dumps(rows[-1]), flush=True)
-    best = min(row["F after refitting"] for row in rows[1:])
-    ratio = rows[0]["F after refitting"] / best
+    best = min(row["F"] for row in rows[1:])
+    ratio = rows[0]["F"] / best
     print(f"F of AdaptiveBVFIM against the best of the others: {ratio:.3f}")
     if chosen.out:
+        given = " ".join(f"--{key} {value}" for key, value in vars(chosen).items() if key != "out")
         about = {
             "config": {**vars(chosen), "out": None},
             "machine": machine(),
-            "command": f"python {' '.join(sys.argv)}",
+            "command": f"python benchmarks/networks.py {given}",
         }
         chosen.out.write_text(json.dumps({**about, "ratio": ratio, "runs": rows}, indent=2) + "\n")
     return 0 if ratio <= 1 else 1

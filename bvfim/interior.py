@@ -161,6 +161,7 @@ class Barrier:
         """The first points; ``precision`` is how small the gradient has to become, against that of F."""
         x, _ = self.interior.split(w)
         self.seen, self.tried, self.precision, self.least = seen.copy(), seen.copy(), precision, least
+        self.gradients = torch.zeros_like(self.mu2)
         self.pull, self.reach = torch.zeros_like(self.mu2), torch.zeros_like(self.mu2)
         self.x, self.dx, self.dz = x.clone(), 0 * x, 0 * seen.z
         rows = torch.arange(len(w), device=w.device)
@@ -216,6 +217,7 @@ class Barrier:
         weight = self.tau[rows] / (self.mu2[rows] - tried.gap)
         of_F, of_f = self.interior.batch.at(x, self.members[rows]).barrier_grad(y, tried.z, weight)
         self.pull[rows] = torch.maximum(dot(of_F, of_F).sqrt(), self.least[rows])
+        self.gradients[rows] += 1
         self.reach[rows] = reach(self.interior, of_F, w)
         return of_F + of_f
 
@@ -224,6 +226,9 @@ class Barrier:
         return torch.cat([unit(part) for part in self.interior.split(reduced)], -1)
 
     def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
-        """B can fall by little against tau, and its gradient is small against that of F: one alone may mislead."""
+        """B can fall by little against tau, and its gradient is small against that of F: one alone may mislead.
+
+        The curvature of the last stage may mislead too: one step has to be made in this one.
+        """
         small = dot(reduced, reduced).sqrt() <= self.precision[rows] * self.pull[rows]
-        return small & (decrease < 0.05 * self.tau[rows])
+        return (self.gradients[rows] > 1) & small & (decrease < 0.05 * self.tau[rows])

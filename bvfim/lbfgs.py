@@ -83,14 +83,18 @@ class Memory:
     def direction(self, gradient: Tensor, free: Callable[[Tensor], Tensor], scale: Tensor) -> Tensor:
         r"""-H g on the free directions; ``scale`` is the diagonal of H where there is no pair.
 
-        With S, C the pairs, R the upper triangle of :math:`S C^\top`, D its diagonal and
-        :math:`u = R^{-1} S g` (Byrd, Nocedal and Schnabel, 1994),
+        With S, C the pairs, R the upper triangle of :math:`S C^\top`, D its diagonal, E the diagonal matrix of
+        ``scale``, :math:`\gamma = s^\top c / c^\top E c` for the newest pair, and :math:`u = R^{-1} S g` (Byrd, Nocedal
+        and Schnabel, 1994),
 
-        .. math:: H g = \gamma g + S^\top R^{-\top} (D u + \gamma C (C^\top u - g)) - \gamma C^\top u.
+        .. math:: H g = \gamma E g + S^\top R^{-\top} (D u + \gamma C E (C^\top u - g)) - \gamma E C^\top u.
+
+        So entries of other units (x and y) keep their own scales, of which curvature only sets the common factor.
         """
         g = free(gradient)
         S, C = free(self.steps), free(self.changes)
-        SC, CC = S.double() @ C.double().mT, C.double() @ C.double().mT  # float32 would overflow
+        EC = C * scale[:, None]
+        SC, CC = (P.double() @ C.double().mT for P in (S, EC))  # float32 would overflow
         curvature = SC.diagonal(dim1=1, dim2=2)
         good = curvature > 0
         weight = good.double()
@@ -98,7 +102,7 @@ class Memory:
             return -free(g * scale)
         both = weight[:, :, None] * weight[:, None]
         R = (SC * both).triu() + torch.diag_embed(1 - weight)
-        Sg, Cg = ((P.double() @ g.double()[..., None]) * weight[..., None] for P in (S, C))
+        Sg, Cg = ((P.double() @ g.double()[..., None]) * weight[..., None] for P in (S, EC))
         newest = (weight * torch.arange(1, PAIRS + 1, device=g.device)).argmax(-1, keepdim=True)
         ratio = curvature / CC.diagonal(dim1=1, dim2=2)
         gamma = torch.where(good.any(-1, keepdim=True), ratio.gather(1, newest), 1.0)[..., None]
@@ -106,7 +110,7 @@ class Memory:
         inner = (curvature * weight)[..., None] * u + gamma * ((CC * both) @ u - Cg)
         v = torch.linalg.solve_triangular(R.mT, inner, upper=False)
         u, v, gamma = (a.to(g) for a in (u * weight[..., None], v * weight[..., None], gamma[..., 0]))
-        found = gamma * (g - (C.mT @ u)[..., 0]) + (S.mT @ v)[..., 0]
+        found = gamma * (g * scale - (EC.mT @ u)[..., 0]) + (S.mT @ v)[..., 0]
         return -free(torch.where(good.any(-1, keepdim=True), found, g * scale))
 
 

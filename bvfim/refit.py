@@ -15,7 +15,9 @@ from bvfim.sets import Box, per_leaf
 from bvfim.tree import Tree
 
 
-def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16) -> tuple[Tree, float] | None:
+def refit(
+    at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16, target: float = -np.inf
+) -> tuple[Tree, float] | None:
     """A local minimiser of f(x, .) near y by L-BFGS-B, and its value; ``None`` where Y is no box.
 
     It never returns a higher value than f(x, y).
@@ -25,6 +27,7 @@ def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16) -> tu
         y: where to start.
         max_iterations: of L-BFGS-B.
         tol: stop when f falls by less than this, relative to max(|f|, 1).
+        target: stop as soon as f is no higher than this.
 
     Example:
         >>> import torch, bvfim
@@ -44,6 +47,10 @@ def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16) -> tu
         f, gradient = at.lower_grad(_tree(vector, y))
         return float(f), tree.flatten(gradient).double().cpu().numpy()
 
+    def stop_at_target(intermediate_result: Any) -> None:
+        if intermediate_result.fun <= target:
+            raise StopIteration
+
     start = tree.flatten(y).double().cpu().numpy()
     with np.errstate(all="ignore"):  # a cliff may overflow inside the line search; the result is judged below
         found, _, _ = fmin_l_bfgs_b(
@@ -54,6 +61,7 @@ def refit(at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16) -> tu
             pgtol=0.0,
             maxiter=max_iterations,
             maxfun=2 * max_iterations,
+            callback=stop_at_target,
         )
     best = _tree(found, y)
     f, f_best = float(at.lower(y)), float(at.lower(best))

@@ -13,8 +13,14 @@ from bvfim.rows import Rows
 
 LAST_DRAW = 1_000
 """The number of the draw that judges a stage, beyond those of its steps."""
+STALLED = 3
+"""For how many stages in a row a gap may hold mu2 up before y jumps."""
+NUDGE = 1e-3
+"""By how much the first point is moved, relative to its size."""
 PROBES = 4
 """How many descents look for a lower f before a start is called solved."""
+FIRST_Z = 1e-2
+"""How much finer the first z of a stage is: what it leaves open, every later one would close, and so feign progress."""
 UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN = range(6)
 
 
@@ -22,9 +28,12 @@ class Starts(NamedTuple):
     """All starts between two stages; every field has a row or an entry for each."""
 
     w: Tensor
+    w_steps: Tensor
+    w_changes: Tensor
+    """The L-BFGS memory of w."""
     z: Tensor
-    steps: Tensor
-    changes: Tensor
+    z_steps: Tensor
+    z_changes: Tensor
     """The L-BFGS memory of z."""
     archive: Tensor
     """Lower points that once were the best."""
@@ -82,9 +91,10 @@ def begin(interior: Interior, w: Tensor) -> Starts:
     mu2 = torch.maximum(1.5 * (f - f_z), 2 * spread)
     F, of_F = at.upper_grad(y)
     tau = 0.02 * mu2 * weakest_ratio(interior, at, candidates[:, :3], z, F.abs() / spread)
-    blank = torch.zeros_like(mu2)
+    blank, of_w = torch.zeros_like(mu2), Memory.empty(w)
     return Starts(
-        w=w, z=z, steps=memory.steps, changes=memory.changes, archive=z[:, None].repeat(1, 2, 1), mu2=mu2, tau=tau,
+        w=w, w_steps=of_w.steps, w_changes=of_w.changes,
+        z=z, z_steps=memory.steps, z_changes=memory.changes, archive=z[:, None].repeat(1, 2, 1), mu2=mu2, tau=tau,
         gap=torch.full_like(blank, torch.inf), slack=mu2 - (f - f_z), stalled=blank,
         ended=torch.where(fallen, UNBOUNDED, UNDER_WAY), spread=spread, scale=spread,
         reach=1 + w.abs().amax(1).double(),
@@ -107,18 +117,19 @@ def weakest_ratio(interior: Interior, at: Rows, points: Tensor, z: Tensor, other
 
 def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, rate: float) -> Starts:
     """Minimise B for the present mu2 and tau, judge the end, tighten."""
-    memory, archive = Memory(at_start.steps.clone(), at_start.changes.clone()), at_start.archive.clone()
+    of_w = Memory(at_start.w_steps.clone(), at_start.w_changes.clone())
+    of_z, archive = Memory(at_start.z_steps.clone(), at_start.z_changes.clone()), at_start.archive.clone()
     w, mu2 = at_start.w, at_start.mu2
     if interior.stage == 1:  # off a saddle, where no gradient would lead away
         nudge = interior.uniform(members, LAST_DRAW, 1, w.shape[1])[:, 0].to(w) - 0.5
-        w = interior.w.project(w + 1e-3 * (1 + w.abs()) * nudge)
+        w = interior.w.project(w + NUDGE * (1 + w.abs()) * nudge)
     # An error e mu2 of f(x, z) makes one of about sqrt(e) in the gradient of B.
     z_tol = mu2 * (1e-3 * mu2 / at_start.spread).clamp(1e-8, 1e-3)
-    w, seen, mu2, varies = enter(interior, members, w, at_start.z, mu2, z_tol, memory, archive)
+    w, seen, mu2, varies = enter(interior, members, w, at_start.z, mu2, z_tol, of_z, archive)
     # Once the start has come near; at the optimum itself f may not vary at all.
     finer = (varies > 0) & (varies < at_start.scale) & (interior.stage <= 5)
     scale = torch.where(finer, varies, at_start.scale)
-    barrier = Barrier(interior, members, mu2, at_start.tau, z_tol, memory, archive)
+    barrier = Barrier(interior, members, mu2, at_start.tau, z_tol, of_z, archive)
     # A slack of mu2 leaves an error of about its root in y, and rounding one of eps |f| / mu2 in the multiplier: the
     # gradient need not be much smaller.
     eps = torch.finfo(w.dtype).eps
@@ -126,11 +137,14 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
     blur = (50 * eps * seen.f.abs() / mu2).clamp(0.3 * tol, 0.3)
     precision = torch.maximum(0.3 * (mu2 / at_start.spread).sqrt().clamp_max(1.0), blur)
     points = barrier.start(w, seen, precision, 1e-4 * at_start.size / (1 + dot(w, w).sqrt()))
-    settled = minimise(barrier, points, interior.w, Memory.empty(w), BARRIER_STEPS)
+    settled = minimise(barrier, points, interior.w, of_w, BARRIER_STEPS)
     w, seen = points.w, barrier.seen
     reduced = interior.w.free(w, points.gradient)(points.gradient)
     stationarity = dot(reduced, reduced).sqrt() / barrier.pull
-    settled |= stationarity <= 0.3 * tol  # at the limit of rounding the search may end before the test does
+    # The search may end before the test does: where the slack has an error of eps |f|, the values of B, which curves
+    # like |grad F|^2 / tau, do not show a gradient smaller than this.
+    rounding = (2 * eps * seen.f.abs() / (mu2 - seen.gap)).sqrt().clamp(0.3 * tol, 0.1)
+    settled |= stationarity <= rounding
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
     _, older, f_older, _ = best_of(at, archive)  # a rejected trial may have met a lower z
@@ -142,23 +156,30 @@ def advance(interior: Interior, members: Tensor, at_start: Starts, tol: float, r
     gap, slack = seen.gap.clamp_min(0), (mu2 - seen.gap).clamp_min(1e-3 * mu2)
     held = (gap + 0.1 * slack > rate * mu2) & (gap > 0.8 * at_start.gap)
     stalled = torch.where(held, at_start.stalled + 1, 0.0)
-    jumping = ((stalled >= 3) & (gap > 1e-6 * tol * scale) & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
+    jumping = ((stalled >= STALLED) & (gap > 1e-6 * tol * scale) & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
     answer, next_gap, next_slack = verdict.y, gap.clone(), slack.clone()
     if len(jumping):
         low = into_basin(interior, at.take(jumping), y[jumping], seen.take(jumping), rate * gap[jumping])
         answer = answer.index_copy(0, jumping, low)
         next_gap[jumping], next_slack[jumping], stalled[jumping] = 0.0, mu2[jumping], 0.0
-    tighter = torch.maximum(rate * mu2, next_gap + 0.1 * next_slack)
-    tau = 0.5 * at_start.tau / next_slack * (mu2 * tighter).sqrt()
+        of_w.forget(jumping)
+    tighter, tau = tighten(mu2, at_start.tau, next_gap, next_slack, rate)
     return at_start._replace(
-        w=torch.cat([x, answer], -1), z=seen.z, steps=memory.steps, changes=memory.changes, archive=archive,
-        scale=scale, size=size, mu2=tighter, tau=tau.clamp(rate * at_start.tau, 4 * at_start.tau), gap=next_gap,
-        slack=slack, stalled=stalled,
+        w=torch.cat([x, answer], -1), w_steps=of_w.steps, w_changes=of_w.changes,
+        z=seen.z, z_steps=of_z.steps, z_changes=of_z.changes, archive=archive,
+        scale=scale, size=size, mu2=tighter, tau=tau, gap=next_gap, slack=slack, stalled=stalled,
         ended=verdict.ended, lower=seen.f, relaxed=seen.F, upper=verdict.F, value=points.value,
         grad_norm=dot(points.gradient, points.gradient).sqrt(),
         stationarity=stationarity, modes=at_start.modes | verdict.modes,
         counts=interior.batch.counts[members],
     )  # fmt: skip
+
+
+def tighten(mu2: Tensor, tau: Tensor, gap: Tensor, slack: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+    """The next mu2, so far down as the point stays inside; and tau, such that the multiplier grows like mu2^(-1/2)."""
+    tighter = torch.maximum(rate * mu2, gap + 0.1 * slack)
+    multiplier = tau / slack
+    return tighter, (0.5 * multiplier * (mu2 * tighter).sqrt()).clamp(rate * tau, 4 * tau)
 
 
 def enter(
@@ -174,7 +195,7 @@ def enter(
     known = torch.cat([z[:, None], y[:, None], archive], 1)
     best, z, f_z, sampled = best_of(at, torch.cat([known, interior.around(members, y, 0)], 1))
     memory.forget(best.nonzero()[:, 0])
-    z, f_z, _ = interior.descend(at, z, 1e-2 * z_tol, memory)
+    z, f_z, _ = interior.descend(at, z, FIRST_Z * z_tol, memory)
     remember(archive, best.nonzero()[:, 0], z[best > 0])
     # What a gap is measured by may only become finer.
     around = sampled[:, known.shape[1] :]

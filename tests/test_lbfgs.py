@@ -30,12 +30,12 @@ def spd(count, n, condition=10.0):
 # -- the direction --
 
 
-def dense(pairs, n):
-    """The inverse Hessian of the BFGS recursion from the scaled identity, the newest pair last."""
+def dense(pairs, scale):
+    """The inverse Hessian of the BFGS recursion from a multiple of the diagonal ``scale``, the newest pair last."""
     s, c = pairs[-1]
-    H = (s @ c) / (c @ c) * torch.eye(n, dtype=D)
+    H = (s @ c) / (c @ (scale * c)) * torch.diag(scale)
     for s, c in pairs:
-        V = torch.eye(n, dtype=D) - torch.outer(c, s) / (s @ c)
+        V = torch.eye(len(s), dtype=D) - torch.outer(c, s) / (s @ c)
         H = V.T @ H @ V + torch.outer(s, s) / (s @ c)
     return H
 
@@ -45,7 +45,7 @@ def expected_direction(pairs, gradient, scale, projection):
     there = [(projection @ s, projection @ c) for s, c in pairs]
     there = [(s, c) for s, c in there if s @ c > 0]
     g = projection @ gradient
-    return -projection @ (dense(there, len(g)) @ g if there else g * scale)
+    return -projection @ (dense(there, scale) @ g if there else g * scale)
 
 
 def filled(counts, n):

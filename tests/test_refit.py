@@ -17,6 +17,19 @@ def test_refit_finds_the_closed_form_and_never_rises():
     assert torch.allclose(again, q.response(x))
 
 
+def test_refit_stops_at_a_target():
+    problem = bvfim.Problem(lambda x, y: y.sum(), lambda x, y: (torch.logspace(0, 4, 20).double() * (y - x) ** 2).sum())
+    x = torch.ones(20).double()
+    count = {}
+    for target in (1.0, -float("inf")):
+        own = problem.counted_anew()
+        _, f = refit(own.at(x), 0 * x, target=target)
+        assert f <= max(target, 1e-12)
+        count[target] = own.evaluations.lower
+    assert count[1.0] < count[-float("inf")]
+    assert f < 1e-12
+
+
 def test_refit_keeps_to_a_box_and_declines_other_sets():
     q = quadratic(3, 4)
     x = torch.ones(3).double()

@@ -58,7 +58,8 @@ class AdaptiveBVFIM:
               \qquad \lambda = \tau/s,
 
     with only z nested. A **step** of the solver is a stage: B is minimised for one :math:`(\mu_2, \tau)` by projected
-    L-BFGS, whose line search counts a slack :math:`s \le 0` as infinity; then
+    L-BFGS, whose line search counts a slack :math:`s \le 0` as infinity; x and y have scales of their own, and the
+    curvature that one stage has seen serves the next. Then
 
     .. math:: \mu_2 \leftarrow \max(r \mu_2,\; \mathrm{gap} + s/10), \qquad
               \tau \leftarrow \tfrac12 \lambda \sqrt{\mu_2^{\mathrm{old}} \mu_2}, \quad \text{within } [r\tau, 4\tau],
