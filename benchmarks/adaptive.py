@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from multiprocessing import get_context
@@ -173,8 +173,12 @@ def main() -> None:
     chosen = options.parse_args()
     names = chosen.only or list(ABLATIONS)
     with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
-        found = pool.map(partial(measure, chosen.starts, chosen.seed), names)
-        rows = [row for _, row in zip(track(names, "ablations"), found, strict=True)]
+        jobs = [pool.submit(measure, chosen.starts, chosen.seed, name) for name in names]
+        rows = []
+        for job in track(as_completed(jobs), "ablations", len(jobs)):
+            rows.append(job.result())
+            print(json.dumps(rows[-1]), flush=True)
+    rows.sort(key=lambda row: names.index(row[""]))
     print(pd.DataFrame(rows).set_index("").to_string())
     if chosen.out:
         about = {"command": f"python benchmarks/adaptive.py --starts {chosen.starts} --seed {chosen.seed}"}
