@@ -181,7 +181,8 @@ def main() -> None:
     rows.sort(key=lambda row: names.index(row[""]))
     print(pd.DataFrame(rows).set_index("").to_string())
     if chosen.out:
-        about = {"command": f"python benchmarks/adaptive.py --starts {chosen.starts} --seed {chosen.seed}"}
+        only = "".join(f' --only "{name}"' for name in chosen.only or [])
+        about = {"command": f"python benchmarks/adaptive.py --starts {chosen.starts} --seed {chosen.seed}{only}"}
         chosen.out.write_text(json.dumps({**about, "machine": machine(), "runs": rows}, indent=2) + "\n")
 
 

@@ -116,12 +116,9 @@ def main() -> int:
     ratio = rows[0]["F"] / best
     print(f"F of AdaptiveBVFIM against the best of the others: {ratio:.3f}")
     if chosen.out:
-        given = " ".join(f"--{key} {value}" for key, value in vars(chosen).items() if key != "out")
-        about = {
-            "config": {**vars(chosen), "out": None},
-            "machine": machine(),
-            "command": f"python benchmarks/networks.py {given}",
-        }
+        config = {key: value for key, value in vars(chosen).items() if key != "out"}
+        given = " ".join(f"--{key} {value}" for key, value in config.items())
+        about = {"config": config, "machine": machine(), "command": f"python benchmarks/networks.py {given}"}
         chosen.out.write_text(json.dumps({**about, "ratio": ratio, "runs": rows}, indent=2) + "\n")
     return 0 if ratio <= 1 else 1
 
