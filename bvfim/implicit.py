@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from bvfim import sets, tree
@@ -33,21 +32,15 @@ class Implicit(NamedTuple):
     linear: LinearResult
 
 
-@torch.enable_grad()
 def implicit_gradient(at: At, y: Tree, solve: LinearSolver, damping: float = 0.0) -> Implicit:
     """The implicit hypergradient in u at y, with (Hessian + damping I) q = F_y solved by ``solve``."""
     F, F_u, F_y = at.upper_grads(y)
-    u, y = tree.variable(at.u), tree.variable(y)
-    f_y = at.lower_grad_at(u, y)
-    free, curve = sets.tangent(at.problem.y_set, tree.detach(y), tree.detach(f_y))
+    f_y, hessian, cross = at.lower_products(y)
+    free, curve = sets.tangent(at.problem.y_set, y, f_y)
 
     def matvec(v: Tree) -> Tree:
-        at.count.hvp += 1
         v = free(v)
-        product = tree.grad(tree.leaves(f_y), y, tree.leaves(v), retain_graph=True)
-        return free(tree.axpy(damping, v, tree.add(product, curve(v))))
+        return free(tree.axpy(damping, v, tree.add(hessian(v), curve(v))))
 
     linear = solve(matvec, free(F_y))
-    at.count.jvp += 1
-    indirect = tree.grad(tree.leaves(f_y), u, tree.leaves(free(linear.solution)))
-    return Implicit(F, tree.sub(F_u, indirect), linear)
+    return Implicit(F, tree.sub(F_u, cross(free(linear.solution))), linear)

@@ -14,6 +14,7 @@ from bvfim.methods import AdaptiveBVFIM, as_method
 from bvfim.methods.adaptive import AdaptiveState, report
 from bvfim.problem import Problem
 from bvfim.solve import Solution, check_steps, projected, solve
+from bvfim.solve_mapped import row, solve_rows
 from bvfim.stage import UNDER_WAY, Starts
 from bvfim.status import MethodError, ProblemError, Status
 from bvfim.tree import Tree
@@ -31,8 +32,9 @@ def solve_many(
 ) -> list[Solution]:
     """Solve a problem from many starts, each by itself: the starts are along the first dimension of every leaf.
 
-    :class:`bvfim.AdaptiveBVFIM`, the default, runs all starts in one batch where the objectives can be mapped by
-    ``torch.func.vmap``; start i is solved as ``solve`` with ``seed + i`` would. Other methods run one after another.
+    All starts run in one batch where ``torch.func.vmap`` can map the objectives and the optimiser of x works entry by
+    entry, else one after another. With :class:`bvfim.AdaptiveBVFIM`, the default, start i is solved as ``solve`` with
+    ``seed + i`` would.
 
     Args:
         problem: the objectives and sets.
@@ -40,8 +42,9 @@ def solve_many(
         ys: the lower starts, likewise.
         method: a method such as ``bvfim.RHG()``.
         steps: how many steps each start may take.
-        progress: called with how many starts have ended and how many there are.
-        options: what else :func:`bvfim.solve` takes, for the methods that run one after another.
+        progress: called with how much is done, and of how much.
+        options: what else :func:`bvfim.solve` takes, for the methods that estimate a hypergradient; with anything but
+            an optimizer these run one after another.
 
     Returns:
         One :class:`bvfim.Solution` for each start. In a batch, ``seconds`` counts from the begin of the batch.
@@ -58,9 +61,13 @@ def solve_many(
     count = _count(xs, ys)
     notify = progress or (lambda done, total: None)
     if not isinstance(method, AdaptiveBVFIM):
+        if set(options) <= {"optimizer"} and hasattr(method, "estimate"):
+            together = solve_rows(problem, xs, ys, method, steps, options.get("optimizer"), notify)
+            if together is not None:
+                return together
         solutions = []
         for i in range(count):
-            solutions.append(solve(problem, _row(xs, i), _row(ys, i), method, steps=steps, **options))
+            solutions.append(solve(problem, row(xs, i), row(ys, i), method, steps=steps, **options))
             notify(i + 1, count)
         return solutions
     if options or method.starts != 1:
@@ -68,12 +75,12 @@ def solve_many(
         raise MethodError(f"solve_many with AdaptiveBVFIM takes no {refused}: every row of xs and ys is a start")
     check_steps(steps)
     problem = problem.counted_anew()
-    validate(problem, _row(xs, 0), _row(ys, 0))
-    rows = [
-        (projected(problem.project_x, _row(xs, i), "x"), projected(problem.project_y, _row(ys, i), "y"))
+    validate(problem, row(xs, 0), row(ys, 0))
+    starts = [
+        (projected(problem.project_x, row(xs, i), "x"), projected(problem.project_y, row(ys, i), "y"))
         for i in range(count)
     ]
-    xs, ys = tree.map(lambda *leaves: torch.stack(leaves), rows[0], *rows[1:])
+    xs, ys = tree.map(lambda *leaves: torch.stack(leaves), *starts)
     return _batched(problem, xs, ys, method, steps, notify)
 
 
@@ -81,7 +88,7 @@ def _batched(
     problem: Problem, xs: Tree, ys: Tree, method: AdaptiveBVFIM, steps: int, notify: Callable[[int, int], None]
 ) -> list[Solution]:
     began = time.monotonic()
-    x, state = _row(xs, 0), method.init_many(problem, xs, ys)
+    x, state = row(xs, 0), method.init_many(problem, xs, ys)
     count = len(state.starts.mu2)
     tables: list[dict[str, Any]] = []
     for k in range(steps):
@@ -138,7 +145,3 @@ def _count(xs: Tree, ys: Tree) -> int:
             "xs and ys must be trees of tensors whose leaves have the same first dimension, one row for each start"
         )
     return lengths.pop()
-
-
-def _row(variable: Tree, i: int) -> Tree:
-    return tree.map(lambda t: t[i].detach(), variable)

@@ -22,6 +22,11 @@ from bvfim import sets, tree
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
+Objective = Callable[[list[Tensor], Tree], Tensor]
+"""F or f as a function of (u, y)."""
+LinearMap = Callable[[Tree], Tree]
+Pullback = Callable[[Tree], tuple[Tree, ...]]
+
 
 @dataclass
 class Evaluations:
@@ -224,7 +229,7 @@ class At:
         return self._grads(self.f, y)
 
     @torch.enable_grad()
-    def _grads(self, objective: Callable[[list[Tensor], Tree], Tensor], y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
+    def _grads(self, objective: Objective, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         u, y = tree.variable(self.u), tree.variable(y)
         value = objective(u, y)
         in_u, in_y = tree.grad(value, (u, y))
@@ -268,17 +273,43 @@ class At:
 
     # -- graphs of the lower gradient, for second derivatives --
 
-    @torch.enable_grad()
     def lower_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
         """The gradient of f in y, by default as part of the autograd graph over u and y."""
         self.count.lower += 1
-        return tree.grad(self.f(u, y), y, create_graph=create_graph)
+        return self._grad_at(self.f, u, y, create_graph)
 
-    @torch.enable_grad()
     def upper_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
         """The gradient of F in y, by default as part of the autograd graph over u and y."""
         self.count.upper += 1
-        return tree.grad(self.F(u, y), y, create_graph=create_graph)
+        return self._grad_at(self.F, u, y, create_graph)
+
+    @torch.enable_grad()
+    def _grad_at(self, objective: Objective, u: list[Tensor], y: Tree, create_graph: bool) -> Tree:
+        y = y if create_graph else tree.variable(y)
+        return tree.grad(objective(u, y), y, create_graph=create_graph)
+
+    @torch.enable_grad()
+    def vjp(self, fn: Callable[..., tuple[Tree, Tree]], *inputs: Tree) -> tuple[Tree, Pullback, Tree]:
+        """The value of ``fn``, the map v -> (its Jacobian)' v (trees like the inputs), and what else it gave."""
+        inputs = tree.variable(inputs)
+        value, more = fn(*inputs)
+        return tree.detach(value), lambda v: tree.grad(tree.leaves(value), inputs, tree.leaves(v)), tree.detach(more)
+
+    @torch.enable_grad()
+    def lower_products(self, y: Tree) -> tuple[Tree, LinearMap, LinearMap]:
+        """f_y, and the maps v -> f_yy v (any number of times) and, once, v -> f_uy v."""
+        u, y = tree.variable(self.u), tree.variable(y)
+        f_y = tree.leaves(self.lower_grad_at(u, y))
+
+        def hessian(v: Tree) -> Tree:
+            self.count.hvp += 1
+            return tree.grad(f_y, y, tree.leaves(v), retain_graph=True)
+
+        def cross(v: Tree) -> Tree:
+            self.count.jvp += 1
+            return tree.grad(f_y, u, tree.leaves(v))
+
+        return tree.unflatten(y, [g.detach() for g in f_y]), hessian, cross
 
     def tangents(self) -> list[Tensor]:
         """The derivative of u in each coordinate of x: m directions along a new leading dimension."""

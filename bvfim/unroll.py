@@ -23,7 +23,7 @@ from bvfim.problem import At
 from bvfim.tree import Tree
 
 Direction = Callable[[list[Tensor], Tree, bool], Tree]
-"""(u, y, create_graph) -> the direction d that the dynamics moves against; y requires gradients."""
+"""(u, y, create_graph) -> the direction d that the dynamics moves against."""
 
 
 class Trajectory(NamedTuple):
@@ -58,7 +58,7 @@ def reverse(
     @torch.no_grad()
     def run_detached(carry: Tree, begin: int, end: int) -> Tree:
         for t in range(begin, end):
-            carry = tree.detach(step(at.u, (tree.variable(carry[0]), carry[1]), t, create_graph=False))
+            carry = tree.detach(step(at.u, carry, t, create_graph=False))
         return carry
 
     first = steps - keep
@@ -73,18 +73,20 @@ def reverse(
     cotangent: Tree = None
     for begin, carry in reversed(starts):
         end = min(begin + segment, steps)
-        with torch.enable_grad():
-            u, source = tree.variable(at.u), tree.variable(carry)
-            out = source
+
+        def run(u: list[Tensor], carry: Tree, begin: int = begin, end: int = end) -> tuple[Tree, Tree]:
             for t in range(begin, end):
-                out = step(u, out, t, create_graph=True)
-            if end == steps:
-                at.count.upper += 1
-                y_T, F = out[0], at.F(u, out[0])
-                cotangent, gradient = tree.grad(F, (source, u))
-            else:
-                cotangent, more = tree.grad(tree.leaves(out), (source, u), tree.leaves(cotangent))
-                gradient = tree.add(gradient, more)
+                carry = step(u, carry, t, create_graph=True)
+            return (at.F(u, carry[0]), carry[0]) if end == steps else (carry, None)
+
+        if end == steps:
+            at.count.upper += 1
+            F, pull, y_T = at.vjp(run, at.u, carry)
+            gradient, cotangent = pull(torch.ones_like(F))
+        else:
+            _, pull, _ = at.vjp(run, at.u, carry)
+            more, cotangent = pull(cotangent)
+            gradient = tree.add(gradient, more)
         at.count.hvp += end - begin
         at.count.jvp += end - begin
-    return Trajectory(tree.detach(y_T), F.detach(), gradient)
+    return Trajectory(y_T, F, gradient)

@@ -16,8 +16,8 @@ ROOT = Path(bvfim.__file__).parent
 
 ORDER = [
     "version", "status", "tree", "schedules", "sets", "problem", "validate", "batches", "dynamics", "descent", "linear",
-    "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "checkpoint", "run",
-    "solve", "many", "hypergradient",
+    "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "mapped",
+    "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
     "callbacks", "memory", "refit",
     "check", "compare", "testproblems", "report", "data", "bvfim", "experiments", "bench", "cli",
 ]  # fmt: skip

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import bvfim
-from bvfim.methods.explicit import Explicit
 from bvfim.report import Results
 from bvfim.solve import Solution
 from bvfim.status import ProblemError, Status, no_such
@@ -85,60 +84,9 @@ def method(name: str, seed: int) -> Any:
     return replace(made, segment=made.steps) if hasattr(made, "segment") else made
 
 
-def stacked(problem: bvfim.Problem) -> bvfim.Problem:
-    r"""All starts of a problem in boxes as one problem, with one start in each row of x and y.
-
-    .. math:: F(X, Y) = \sum_i F(x_i, y_i), \qquad f(X, Y) = \sum_i f(x_i, y_i)
-
-    No row depends on another. For a method that is gradient steps throughout, moved by an optimiser that works entry by
-    entry, a solve of the sum is therefore the solves of its rows. Conjugate gradients and a barrier tie the rows
-    together, by a step length and a slack that all would share.
-
-    Example:
-        >>> import torch, bvfim
-        >>> from bvfim.bench.problems import stacked
-        >>> toy = bvfim.testproblems.sine(a=2).problem
-        >>> stacked(toy).upper(torch.zeros(3, 1), torch.zeros(3, 1))  # three times (0 - 2)^2 + (0 - 2)^2
-        tensor(24.)
-    """
-    upper, lower = torch.func.vmap(problem.upper), torch.func.vmap(problem.lower)
-    return bvfim.Problem(
-        upper=lambda x, y: upper(x, y).sum(),
-        lower=lambda x, y: lower(x, y).sum(),
-        x_set=problem.x_set,
-        y_set=problem.y_set,
-    )
-
-
 def adam(lr: float) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
     """What moves x for the estimators."""
     return lambda parameters: torch.optim.Adam(parameters, lr)
-
-
-def solve_stacked(
-    problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Any, steps: int, lr: float = 0.01
-) -> list[Solution]:
-    """Solve from every row of xs and ys by one solve of the stacked problem; ``seconds`` is the time of the batch.
-
-    A row that leaves the finite numbers ends a solve, so then the halves are solved apart.
-
-    Example:
-        >>> import torch, bvfim
-        >>> from bvfim.bench.problems import solve_stacked
-        >>> toy, start = bvfim.testproblems.sine(a=2).problem, torch.zeros(3, 1, dtype=torch.float64)
-        >>> len(solve_stacked(toy, start, start, bvfim.RHG(steps=5), steps=2))
-        3
-    """
-    whole = bvfim.solve(stacked(problem), xs, ys, method, adam(lr), steps)
-    if whole.status is Status.NON_FINITE and len(xs) > 1:
-        half = len(xs) // 2
-        parts = (slice(half), slice(half, None))
-        return [s for rows in parts for s in solve_stacked(problem, xs[rows], ys[rows], method, steps, lr)]
-    found = []
-    for x, y in zip(whole.x, whole.y, strict=True):
-        F, f = problem.counted_anew().at(x).values(y)
-        found.append(replace(whole, x=x, y=y, z=y, upper=float(F), lower=float(f)))
-    return found
 
 
 def run(config: Config, track: Any = iter) -> Results:
@@ -198,8 +146,6 @@ def _runs(config: Config, pair: tuple[int, str]) -> list[dict[str, Any]]:
 def _solutions(problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Any, config: Config) -> list[Solution]:
     if isinstance(method, bvfim.AdaptiveBVFIM):
         return bvfim.solve_many(problem, xs, ys, method)
-    if isinstance(method, Explicit):
-        return solve_stacked(problem, xs, ys, method, config.steps, config.lr)
     return bvfim.solve_many(problem, xs, ys, method, steps=config.steps, optimizer=adam(config.lr))
 
 

@@ -5,57 +5,15 @@ import math
 
 import pandas as pd
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import bvfim
 from bvfim.bench import problems
 from bvfim.cli import app
-from bvfim.testproblems import collection, starts
+from bvfim.testproblems import collection
 
 TESTS = {test.name: test for test in collection()}
 SMALL = problems.Config(("adaptivebvfim", "rhg", "bvfim"), ("DempeEtal2012", "b_1998_02"), starts=2, steps=2, workers=1)
-
-
-def rows(name, count=4):
-    return (torch.stack(side) for side in zip(*starts(TESTS[name], count, seed=0), strict=True))
-
-
-@pytest.mark.parametrize("name", ["MitsosBarton2006Ex317", "SMD3", "sine(a=2, n=10, c=2)"])
-@pytest.mark.parametrize("method", [bvfim.RHG(steps=8), bvfim.BDA(steps=8, segment=8), bvfim.TRHG(steps=8, keep=3)])
-def test_a_stacked_solve_is_the_solves_of_its_rows(method, name):
-    xs, ys = rows(name)
-    together = problems.solve_stacked(TESTS[name].problem, xs, ys, method, steps=10)
-    apart = bvfim.solve_many(TESTS[name].problem, xs, ys, method, steps=10)
-    for one, other in zip(together, apart, strict=True):
-        assert torch.allclose(one.x, other.x, rtol=1e-10, atol=1e-10)
-        assert torch.allclose(one.y, other.y, rtol=1e-10, atol=1e-10)
-        assert one.evaluations == other.evaluations
-        assert (one.upper, one.lower) == pytest.approx((other.upper, other.lower))
-
-
-@pytest.mark.parametrize("method", [bvfim.CG(steps=8, cg_steps=2), bvfim.BVFIM.printed()])
-def test_what_rows_share_can_not_be_stacked(method):
-    """A step length or a slack of all rows: the reason why CG and BVFIM run one start at a time."""
-    xs, ys = rows("SMD3")
-    together = problems.solve_stacked(TESTS["SMD3"].problem, xs, ys, method, steps=5)
-    apart = bvfim.solve_many(TESTS["SMD3"].problem, xs, ys, method, steps=5)
-    pairs = [(torch.cat([a.x, a.y]), torch.cat([b.x, b.y])) for a, b in zip(together, apart, strict=True)]
-    assert any(not torch.allclose(a, b, rtol=0, atol=1e-6) for a, b in pairs)
-
-
-def test_a_row_that_blows_up_does_not_end_the_others():
-    cliff = bvfim.Problem(lambda x, y: ((x - y) ** 2).sum(), lambda x, y: ((y - x) ** 4).sum())
-    xs = torch.tensor([0.0, 1.0, 200.0, 2.0]).double()[:, None]
-    ys = torch.ones(4, 1).double()
-    method = bvfim.RHG(steps=20, lr=0.01)
-    together = problems.solve_stacked(cliff, xs, ys, method, steps=5)
-    apart = bvfim.solve_many(cliff, xs, ys, method, steps=5)
-    assert [s.status.value for s in apart] == ["max_steps", "max_steps", "non_finite", "max_steps"]
-    assert [s.status for s in together] == [s.status for s in apart]
-    for one, other in zip(together, apart, strict=True):
-        assert torch.allclose(one.x, other.x, rtol=1e-10)
-        assert one.steps == other.steps
 
 
 def test_every_method_runs_from_the_same_starts_and_is_counted():
