@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,11 +20,13 @@ from rich.progress import track
 from rich.table import Table
 
 import bvfim
-from bvfim import report
+from bvfim import page, report, script, script_report
 from bvfim.bench import problems, speed
-from bvfim.callbacks import ProgressBar
-from bvfim.experiments import complexity, toy
-from bvfim.status import BvfimError, DataError, ProblemError, no_such
+from bvfim.experiments import assumptions, basins, complexity, sizes, theorem, toy
+from bvfim.experiments import demo as demo_experiment
+from bvfim.experiments.parts import How
+from bvfim.live import LiveTable
+from bvfim.status import BvfimError, DataError, no_such
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
@@ -29,7 +34,16 @@ app.add_typer(bench_app, name="bench")
 # A terminal has its own width; a log or a pipe gets one that fits the tables.
 console = Console(width=None if sys.stdout.isatty() else 140)
 
+EXPERIMENTS: dict[str, tuple[ModuleType, ...]] = {
+    "toy": (toy, basins, sizes),
+    "theorem": (theorem,),
+    "assumptions": (assumptions,),
+    "complexity": (complexity,),
+}
+"""What ``bvfim reproduce`` knows, and the modules that make it up."""
+
 Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the settings that made them.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes on the CPU, one thread each.")]
 
 
 def _version(value: bool) -> None:
@@ -46,33 +60,66 @@ def _root(
 
 
 @app.command()
-def demo(out: Out = Path("out/demo"), start: Annotated[float, typer.Option(help="Where x and y start.")] = 3.0) -> None:
-    """Solve the paper's toy with RHG, CG and BVFIM: one table, one picture."""
-    if not abs(start) <= 1e6:
-        raise ProblemError(f"--start must be a number of at most a million in size, not {start}")
-    out, config = _prepared(out), toy.Config(start=start)
-    _finish(config, toy.run(config, lambda label: [ProgressBar(label)]), out)
+def demo(out: Out = Path("out/demo"), workers: Workers = 2) -> None:
+    """Solve the paper's toy with each method from one start and from 400, and write a page: under two minutes."""
+    config = demo_experiment.Config()
+    results = demo_experiment.run(config, How(_prepared(out) / "parts", workers=workers, track=_parts("solving")))
+    lead = "A bilevel problem whose lower level is not convex, by four methods."
+    _page(out, "bvfim demo", lead, [_finish("demo", config, results, out)])
+
+
+@app.command()
+def solve(
+    file: Annotated[Path, typer.Argument(help="A Python file that defines upper, lower, x and y.")],
+    method: Annotated[str | None, typer.Option(help="A method by name, instead of the file's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=0, help="The most updates of x, instead of the file's.")] = None,
+    tol: Annotated[float | None, typer.Option(min=0, help="When to stop: the method's own measure.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of everything that is random.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for the report; out/ and the file's name.")] = None,
+    debug: Annotated[bool, typer.Option(help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """Solve the problem that a file states, show its course, and save a report; exit code 1 if it is not solved."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    try:
+        stated = script.load(file).changed(method, steps, tol, seed)
+        out = _prepared(Path("out", file.stem) if out is None else out)
+        solution = script.run(stated, [LiveTable()])
+    except BvfimError:
+        if debug:
+            traceback.print_exc()
+        raise
+    script_report.save_solution(solution, out / "solution.safetensors")
+    config, results = script_report.settings(stated, solution), script_report.results(stated, solution)
+    _page(out, f"{file.name}, solved", str(solution), [_finish(file.stem, config, results, out)])
+    if not solution.status.ok:
+        raise typer.Exit(1)
 
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str], typer.Argument(help="Which experiments: complexity, toy, or all.")],
+    names: Annotated[list[str], typer.Argument(help=f"Which experiments: {', '.join(EXPERIMENTS)}, or all.")],
     out: Out = Path("out"),
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is random.")] = 0,
     quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
+    workers: Workers = 2,
 ) -> None:
-    """Run experiments of the paper and put our numbers beside its own."""
-    for module in _chosen(names):
-        name = module.__name__.rsplit(".", 1)[-1]
-        folder = _prepared(out / name)
+    """Run experiments of the paper and put our numbers beside its own, on one page."""
+    chosen = _chosen(names)
+    _require_device(device)
+    chapters = []
+    for name, module in chosen.items():
         console.rule(name)
-        config = module.Config()
-        if module is complexity:
-            config = replace(config, n=512, m=8, T=64, doublings=2) if quick else config
-            results = complexity.run(config, _track("measuring"))
-        else:
-            config = replace(config, steps=100) if quick else config
-            results = toy.run(config, lambda label: [ProgressBar(label)])
-        _finish(config, results, folder)
+        config = module.Config(seed=seed, device=device)
+        config = config.quick() if quick else config
+        folder = _prepared(out / name)
+        how = How(folder / "parts", resume, workers if device == "cpu" else 1, _parts(name))
+        chapters.append(_finish(name, config, module.run(config, how), folder))
+    title = "BVFIM, reproduced" + (" (quick sizes)" if quick else "")
+    lead = "The experiments of Liu et al. (ICML 2021), run again: " + ", ".join(chosen) + "."
+    _page(out, title, lead, chapters)
 
 
 @bench_app.command("speed")
@@ -86,7 +133,8 @@ def bench_speed(
     if data == "digits":
         config = replace(config, train=600, validation=600, steps=10)
     results = speed.run(config, _track("timing"))
-    _finish(config, results, out)
+    lead = "An upper step of solve, as a ratio to a bare hand-written loop."
+    _page(out, "bvfim bench speed", lead, [_finish("speed", config, results, out)])
     if not results.summary["within 1.10 of the bare loop"]:
         raise typer.Exit(1)
 
@@ -111,15 +159,31 @@ def bench_problems(
     config = problems.Config(names, tuple(problem or ()), planted, starts, steps, lr, seed, workers)
     if quick:
         config = replace(config, methods=("adaptivebvfim", "rhg"), starts=2, steps=100)
-    _finish(config, problems.run(config, _track("solving")), out)
+    lead = "Problems with known optima, by several methods from the same starts."
+    results = problems.run(config, _track("solving"))
+    _page(out, "bvfim bench problems", lead, [_finish("problems", config, results, out)])
 
 
-def _chosen(names: Sequence[str]) -> list[ModuleType]:
-    known = {module.__name__.rsplit(".", 1)[-1]: module for module in (complexity, toy)}
-    unknown = [name for name in names if name not in known and name != "all"]
+def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
+    unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
     if unknown:
-        raise DataError(no_such("experiment", unknown[0], [*known, "all"]))
-    return list(known.values()) if "all" in names else [known[name] for name in dict.fromkeys(names)]
+        raise DataError(no_such("experiment", unknown[0], [*EXPERIMENTS, "all"]))
+    modules = [module for name in (EXPERIMENTS if "all" in names else names) for module in EXPERIMENTS[name]]
+    return {module.__name__.rsplit(".", 1)[-1]: module for module in modules}
+
+
+def _require_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DataError(f"--device {device}: {str(error).splitlines()[0]}") from error
+
+
+def _parts(title: str) -> Any:
+    def wrap(parts: Iterable[Any], count: int) -> Iterable[Any]:
+        return track(parts, title, total=count, console=Console(stderr=True))
+
+    return wrap
 
 
 def _track(title: str) -> Any:
@@ -135,21 +199,30 @@ def _prepared(out: Path) -> Path:
     return out
 
 
-def _finish(config: Any, results: report.Results, out: Path) -> None:
+def _finish(name: str, config: Any, results: report.Results, out: Path) -> page.Chapter:
+    """Save and show what an experiment gave back."""
     written = report.save(results, config, out)
-    name, frame = next(iter(results.tables.items()))
-    title, frame = frame.attrs.get("title", name), frame.reset_index()
+    first, frame = next(iter(results.tables.items()))
+    title, frame = frame.attrs.get("title", first), frame.reset_index()
     table = Table(*map(str, frame.columns), title=title, box=SIMPLE_HEAD)
     for row in frame.itertuples(index=False):
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
     console.print(table)
-    for name, number in results.summary.items():
-        console.print(f"{name}: {number}", markup=False)
-    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True, markup=False)
+    for what, number in results.summary.items():
+        console.print(f"{what}: {number}", markup=False)
+    console.print(f"{len(written)} files in {out}", soft_wrap=True, markup=False)
+    return page.Chapter(name, config, results)
+
+
+def _page(out: Path, title: str, lead: str, chapters: Sequence[page.Chapter]) -> None:
+    console.print(f"page: {page.write(out / 'index.html', title, lead, chapters)}", soft_wrap=True, markup=False)
 
 
 def main() -> None:
     """Run the command; errors of the library end in one sentence and exit code 2."""
+    warnings.showwarning = lambda message, *_: Console(stderr=True).print(
+        f"[yellow]warning:[/yellow] {escape(str(message))}", soft_wrap=True
+    )
     try:
         app()
     except (BvfimError, OSError) as error:

@@ -129,6 +129,10 @@ class Rows(Estimator):
         """The method on the rows of a problem, with counters of its own."""
         return cls(method, _Row(problem.upper, problem.lower, problem.x_set, problem.y_set, None, problem.joint))
 
+    def cautions(self, steps: int) -> list[str]:
+        """Those of the method."""
+        return getattr(self.method, "cautions", lambda steps: [])(steps)
+
     def init(self, problem: Problem, x: Tree, y: Tree) -> RowsState:
         """Every row under way."""
         count = len(tree.leaves(x)[0])

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from bvfim.version import __version__
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: what was done and seen, beside what the paper reports.
+
+    Attributes:
+        title: the heading.
+        text: what is shown; an empty line begins a paragraph.
+        paper: what the paper reports, where it does.
+        ours: what was measured, in a sentence made from the numbers.
+        figures, tables: names of figures and tables of the results, in the order of the page.
+
+    Example:
+        >>> from bvfim.report import Section
+        >>> Section("Figure 1", "Distance from the optimum.").tables
+        ()
+    """
+
+    title: str
+    text: str = ""
+    paper: str = ""
+    ours: str = ""
+    figures: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -27,6 +52,7 @@ class Results:
         tables: data frames by name; each becomes a CSV file.
         figures: matplotlib figures by name; each becomes a PNG and an SVG file.
         summary: numbers worth a glance; they become ``summary.json``.
+        sections: how the page shows them; figures and tables in a row where there are none.
 
     Example:
         >>> import pandas as pd
@@ -38,6 +64,7 @@ class Results:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
 
 
 def machine() -> dict[str, Any]:
@@ -77,13 +104,21 @@ def save(results: Results, config: Any, out: Path) -> list[Path]:
         written.append(out / f"{name}.csv")
         table.to_csv(written[-1])
     for name, figure in results.figures.items():
-        for ending in ("png", "svg"):
-            written.append(out / f"{name}.{ending}")
-            figure.savefig(written[-1], dpi=150, bbox_inches="tight")
+        written += [out / f"{name}.png", out / f"{name}.svg"]
+        figure.savefig(written[-2], dpi=150, bbox_inches="tight")
+        written[-1].write_text(svg(figure), encoding="utf-8")
     about = {"config": dataclasses.asdict(config), "machine": machine(), "summary": results.summary}
     written.append(out / "summary.json")
     written[-1].write_text(json.dumps(about, indent=2, default=str) + "\n")
     return written
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG text, the same each time it is drawn."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "bvfim"}):
+        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return buffer.getvalue()
 
 
 def _processor() -> str:

@@ -149,6 +149,8 @@ def solve(
     if resume is not None:
         run.load(resume)
         pending = []
+    for caution in getattr(method, "cautions", lambda steps: [])(steps):
+        warnings.warn(caution, BvfimWarning, stacklevel=2)
     callbacks = list(callbacks)
     data = first
     finished = run.method.status(run.state) if run.optimizer is None and resume is not None else None

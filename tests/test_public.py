@@ -18,8 +18,9 @@ ORDER = [
     "version", "status", "tree", "schedules", "sets", "problem", "validate", "batches", "dynamics", "descent", "linear",
     "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "mapped",
     "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
-    "callbacks", "memory", "refit",
-    "check", "compare", "testproblems", "report", "data", "bvfim", "experiments", "bench", "cli",
+    "callbacks", "live", "memory", "refit",
+    "check", "compare", "testproblems", "plots", "report", "page", "words", "source", "script", "script_report", "data",
+    "bvfim", "experiments", "bench", "cli",
 ]  # fmt: skip
 """Imports run down this list and never up; "bvfim" is the package itself."""
 

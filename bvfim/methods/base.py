@@ -72,6 +72,10 @@ class Estimator(ABC):
         """What a check holds this method against: itself, where it approximates nothing."""
         return Reference(self, self, "")
 
+    def cautions(self, steps: int) -> list[str]:
+        """What a user should know before a run of so many steps; :func:`bvfim.solve` warns of each."""
+        return []
+
 
 class LowerState(NamedTuple):
     """The lower-level start that was given, and the last lower-level iterate.

@@ -18,6 +18,9 @@ from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, 
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
+SHORT = 10
+"""A run of fewer stages says nothing of where its schedules lead."""
+
 
 @dataclass(frozen=True)
 class LowerValue:
@@ -130,6 +133,42 @@ class BVFIM(Estimator):
     def printed(cls, offset: float = 1.0) -> BVFIM:
         """The paper's own recipe: mu2 = f(x, y) + offset, the others 1/1.01^k (offset 0 for its networks)."""
         return cls(mu2=LowerValue(offset))
+
+    def cautions(self, steps: int) -> list[str]:
+        r"""Speaks up where :math:`\mu_2` falls over the run, but :math:`\tau \ln \mu_2` does not go to zero.
+
+        The product must fall below 95 % of its largest value in the second half of the run, or to a millionth of the
+        first tau. Only stages of the run are asked for. Geometric schedules with a tau that falls no slower than mu2
+        never get a word, wherever they start and however long they run.
+
+        Example:
+            >>> from bvfim import BVFIM
+            >>> from bvfim.schedules import harmonic
+            >>> len(BVFIM().cautions(500)), len(BVFIM(tau=harmonic(1.0)).cautions(500))
+            (0, 1)
+        """
+        last = (steps - 1) // self.repeats
+        if isinstance(self.mu2, LowerValue) or not callable(self.mu2) or last + 1 < SHORT:
+            return []
+        middle = last // 2
+        try:
+            first, end = (value(self.mu2, k, "mu2") for k in (0, last))
+            products = [
+                value(self.tau, k, "tau") * abs(math.log(value(self.mu2, k, "mu2")))
+                for k in sorted({middle + (last - middle) * i // 32 for i in range(33)})
+            ]
+            negligible = 1e-6 * value(self.tau, 0, "tau")
+        except Exception:  # a schedule that fails does so at its step, if the run gets there
+            return []
+        # Where tau and mu2 are alike, the product t e^-t with t = -ln mu2 rises at first; at t = 2 it is past its peak.
+        falls = end <= min(first / 2, math.exp(-2))
+        if not falls or products[-1] <= max(0.95 * max(products), negligible):
+            return []
+        return [
+            f"Theorem 1 needs tau ln(mu2) -> 0, but with these schedules tau |ln mu2| is {products[0]:.3g} in the "
+            f"middle of the run and {products[-1]:.3g} at its end: phi_k can stay above phi by that much. Let tau "
+            "fall faster than 1/|ln mu2|: for example, give tau and mu2 the same geometric schedule"
+        ]
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
         """z and y both start at the given y."""

@@ -1,0 +1,119 @@
+"""Measurements in independent parts: shared among processes, saved as they end, resumed where they stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+import torch
+
+from bvfim.status import DataError
+from bvfim.version import __version__
+
+Part: TypeAlias = Callable[[], pd.DataFrame]
+"""One measurement: no arguments, a table. With several workers it must be picklable."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How the parts of an experiment are run; none of this changes what they measure.
+
+    Args:
+        folder: where each part is saved as it ends; nowhere without one.
+        resume: take over the parts that an earlier run with the same config has saved there.
+        workers: processes, one thread each; 1 runs in this process.
+        track: wraps the parts as they end, to show how far they are; it is given them and their number.
+
+    Example:
+        >>> from bvfim.experiments.parts import How
+        >>> How().workers
+        1
+    """
+
+    folder: Path | None = None
+    resume: bool = False
+    workers: int = 1
+    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda parts, count: parts
+
+
+def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.DataFrame]:
+    """The table of each part.
+
+    Example:
+        >>> import pandas as pd
+        >>> from bvfim.experiments.parts import How, measured
+        >>> from bvfim.experiments.complexity import Config
+        >>> measured(Config(), {"one": lambda: pd.DataFrame({"a": [1]})}, How())["one"]["a"].tolist()
+        [1]
+    """
+    saved = {} if how.folder is None else _prepared(how.folder, config, how.resume)
+    tables = {name: saved[name] for name in parts if name in saved}
+    left = {name: part for name, part in parts.items() if name not in tables}
+    for name, table in how.track(_done(left, how.workers), len(left)):
+        tables[name] = table
+        if how.folder is not None:
+            _write(table, how.folder / f"{name}.csv")
+    return {name: tables[name] for name in parts}
+
+
+def _done(parts: dict[str, Part], workers: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    if workers == 1 or len(parts) < 2:
+        yield from ((name, part()) for name, part in parts.items())
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        jobs = {pool.submit(part): name for name, part in parts.items()}
+        try:
+            yield from ((jobs[job], job.result()) for job in as_completed(jobs))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame]:
+    """The tables that are there already; the folder is emptied unless they are wanted."""
+    about = folder / "config.json"
+    stated = json.loads(json.dumps({"bvfim": __version__, **dataclasses.asdict(config)}, default=str))
+    if resume and about.exists():
+        found = json.loads(about.read_text())
+        if found != stated:
+            other = sorted(key for key in {*found, *stated} if found.get(key) != stated.get(key))
+            raise DataError(
+                f"{folder}: the run to resume had another {', '.join(other)}; start it anew without --resume"
+            )
+        return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.csv"):
+        path.unlink()
+    about.write_text(json.dumps(stated, indent=2) + "\n")
+    return {}
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    """Whole or not at all."""
+    unfinished = path.with_suffix(".unfinished")
+    table.to_csv(unfinished, index=False, na_rep="nan")
+    unfinished.replace(path)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False).apply(_numbers)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}); delete it, or start anew without --resume") from error
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """The column as it was before it was written; pandas' own parser of floats may miss the last bit."""
+    for kind in (int, float):
+        try:
+            return column.map(kind)
+        except ValueError:
+            continue
+    return column

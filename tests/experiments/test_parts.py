@@ -1,0 +1,89 @@
+"""Parts: every measurement is kept, and a resumed run gives what an uninterrupted one does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+import pytest
+
+import bvfim
+from bvfim.experiments.parts import How, measured
+
+
+@dataclass(frozen=True)
+class Config:
+    size: int = 3
+    names: tuple[str, ...] = ("a", "b")
+
+
+def numbers(size):
+    columns = {"n": range(size), "root": [i**0.5 / 3 for i in range(size)], "label": ["x, y"] * size}
+    return pd.DataFrame({**columns, "missing": [float("nan")] * size})
+
+
+def never():
+    raise AssertionError("this part was measured already")
+
+
+def interrupted():
+    raise KeyboardInterrupt
+
+
+def test_a_resumed_run_measures_only_what_is_missing_and_gives_the_same(tmp_path):
+    parts = {"first": partial(numbers, 3), "second": partial(numbers, 5)}
+    whole = measured(Config(), parts, How())
+    with pytest.raises(KeyboardInterrupt):
+        measured(Config(), {"first": parts["first"], "second": interrupted}, How(tmp_path))
+    resumed = measured(Config(), {"first": never, "second": parts["second"]}, How(tmp_path, resume=True))
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(resumed[name], table, check_exact=True)
+
+
+def test_without_resume_everything_is_measured_anew(tmp_path):
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    found = measured(Config(), {"first": partial(numbers, 4)}, How(tmp_path))
+    assert len(found["first"]) == 4
+
+
+def test_another_config_is_not_resumed(tmp_path):
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    with pytest.raises(bvfim.DataError, match="the run to resume had another size"):
+        measured(Config(size=4), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))
+    assert json.loads((tmp_path / "config.json").read_text())["size"] == 3
+
+
+def test_resuming_what_was_never_begun_begins_it(tmp_path):
+    assert list(measured(Config(), {"first": partial(numbers, 2)}, How(tmp_path / "new", resume=True))) == ["first"]
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    (tmp_path / "first.csv").write_text("")
+    with pytest.raises(bvfim.DataError, match=r"first\.csv is damaged"):
+        measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_several_workers_give_what_one_gives(tmp_path):
+    parts = {str(i): partial(numbers, i) for i in (4, 2, 3)}
+    told = []
+
+    def track(done, count):
+        for part in done:
+            told.append(count)
+            yield part
+
+    found = measured(Config(), parts, How(tmp_path, workers=2, track=track))
+    assert list(found) == ["4", "2", "3"], "in the order that was asked for"
+    assert told == [3, 3, 3]
+    for i in (4, 2, 3):
+        pd.testing.assert_frame_equal(found[str(i)], numbers(i))
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "2.csv", "3.csv", "4.csv"}

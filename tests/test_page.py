@@ -1,0 +1,123 @@
+"""The page: what it shows, and that it needs nothing but itself. Chromium opens it where there is one."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+from bvfim import page
+from bvfim.plots import legend, panels
+from bvfim.report import Results, Section, svg
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@dataclass(frozen=True)
+class Config:
+    steps: int = 500
+    rates: tuple[float, ...] = (0.01, 0.1)
+
+
+def figure():
+    drawn, axes = panels(2, 3)
+    for one in axes.flat:
+        one.semilogy([1, 2, 3], [1e-3, 1e-2, 1e-4], label="a curve")
+        one.set(title="title", xlabel="x")
+    legend(drawn)
+    return drawn
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    table = pd.DataFrame({"method": ["<b>RHG</b>"], "loss": [0.123456], "ok": [True], "none": [float("nan")]})
+    wide = pd.DataFrame([range(40)], columns=[f"column {i}" for i in range(40)])
+    table.attrs["title"] = "losses & more"
+    sections = (
+        Section("Figure 1: <curves>", "First.\n\nSecond.", "It says so.", "Seen.", ("curves",), ("losses", "wide")),
+        Section("Nothing but words", "A" * 300),
+    )
+    results = Results({"losses": table.set_index("method"), "wide": wide}, {"curves": figure()}, {}, sections)
+    path = tmp_path_factory.mktemp("page") / "deep" / "index.html"
+    return page.write(path, "A <title>", "A lead.", [page.Chapter("toy", Config(), results)])
+
+
+def test_the_page_says_what_it_was_given_and_escapes_it(written):
+    text = written.read_text()
+    for expected in ("A &lt;title&gt;", "&lt;b&gt;RHG&lt;/b&gt;", "0.1235", "losses &amp; more", "<p>Second.</p>"):
+        assert expected in text
+    assert "It says so." in text
+    assert "<b>RHG" not in text
+    assert "500" in text
+    assert "0.01, 0.1" in text
+    assert "nan" not in re.sub(r"data:[^\"]*", "", text).lower()
+
+
+def test_the_page_asks_for_nothing(written):
+    text = re.sub(r"data:image/svg\+xml;base64,[^\"]*", "", written.read_text())
+    assert not re.search(r"https?:|//|<script|@import|url\(", text)
+
+
+def test_a_picture_has_a_dark_twin_of_the_same_size(written):
+    light, dark = (
+        base64.b64decode(found).decode()
+        for found in dict.fromkeys(re.findall(r"data:image/svg\+xml;base64,([^\"]*)", written.read_text()))
+    )
+    assert "#000000" in light or "stroke: #000000" in light
+    assert "#000000" not in dark
+    assert re.search(r'viewBox="([^"]*)"', light)[1] == re.search(r'viewBox="([^"]*)"', dark)[1]
+
+
+def test_a_figure_is_drawn_the_same_each_time():
+    assert svg(figure()) == svg(figure())
+
+
+def test_results_without_sections_are_shown_in_a_row(tmp_path):
+    results = Results({"t": pd.DataFrame({"a": [1]})}, {"f": figure()})
+    text = page.write(tmp_path / "p.html", "t", "l", [page.Chapter("bench", None, results)]).read_text()
+    assert text.count("<figure") == text.count("<table") == 1
+
+
+def browsed(path, width, scheme):
+    """The page in Chromium: what it logged, what it asked for, and what it measures."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine")
+    logged, asked = [], []
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab.on("console", lambda message: logged.append(message.text))
+        tab.on("pageerror", lambda error: logged.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(path.as_uri())
+        measured = tab.evaluate(
+            """() => ({
+                width: document.documentElement.scrollWidth,
+                images: [...document.images].map(i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
+                page: getComputedStyle(document.body).backgroundColor,
+                small: [...document.querySelectorAll('p, td, th, a')].filter(
+                    e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
+            })"""
+        )
+        browser.close()
+    return logged, asked, measured
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_browser_shows_it_without_error_or_request(written, width, scheme):
+    logged, asked, measured = browsed(written, width, scheme)
+    assert logged == []
+    assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
+    assert [url for url in asked if url.startswith("file:")] == [written.as_uri()]
+    assert measured["width"] <= width, "nothing pushes the page wider than the screen"
+    assert all(shown for shown, _ in measured["images"])
+    assert measured["small"] == 0
+    assert (measured["page"] == "rgb(255, 255, 255)") == (scheme == "light")
+    light, dark = dict.fromkeys(re.findall(r"data:image/svg\+xml;base64,[^\"]*", written.read_text()))
+    assert {source for _, source in measured["images"]} == {light if scheme == "light" else dark}
