@@ -211,7 +211,7 @@ def _finish(name: str, config: Any, results: report.Results, out: Path) -> page.
     for what, number in results.summary.items():
         console.print(f"{what}: {number}", markup=False)
     console.print(f"{len(written)} files in {out}", soft_wrap=True, markup=False)
-    return page.Chapter(name, config, results)
+    return page.Chapter(name, config, results, out)
 
 
 def _page(out: Path, title: str, lead: str, chapters: Sequence[page.Chapter]) -> None:

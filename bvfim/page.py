@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from bvfim.report import Results, Section, machine, svg
 
@@ -22,6 +21,12 @@ from bvfim.report import Results, Section, machine, svg
 @dataclass(frozen=True)
 class Chapter:
     """One experiment on a page.
+
+    Attributes:
+        name: what it is called.
+        config: its settings, a dataclass or None.
+        results: what it gave back.
+        folder: where :func:`bvfim.report.save` has drawn its figures already, if it has.
 
     Example:
         >>> from bvfim.page import Chapter
@@ -33,6 +38,7 @@ class Chapter:
     name: str
     config: Any
     results: Results
+    folder: Path | None = None
 
 
 def write(path: Path, title: str, lead: str, chapters: Sequence[Chapter]) -> Path:
@@ -75,25 +81,27 @@ def _chapter(chapter: Chapter) -> dict[str, Any]:
     return {
         "name": chapter.name,
         "config": {name: _words(value) for name, value in config.items()},
-        "sections": [_section(section, results) for section in results.sections or [whole]],
+        "sections": [_section(section, chapter) for section in results.sections or [whole]],
     }
 
 
-def _section(section: Section, results: Results) -> dict[str, Any]:
+def _section(section: Section, chapter: Chapter) -> dict[str, Any]:
+    tables = chapter.results.tables
     return {
         "title": section.title,
         "anchor": re.sub(r"\W+", "-", section.title.lower()).strip("-"),
         "text": [paragraph for paragraph in section.text.split("\n\n") if paragraph],
         "paper": section.paper,
         "ours": section.ours,
-        "figures": [_picture(name, results.figures[name]) for name in section.figures],
-        "tables": [_table(results.tables[name]) for name in section.tables],
+        "figures": [_picture(name, chapter) for name in section.figures],
+        "tables": [_table(tables[name]) for name in section.tables],
     }
 
 
-def _picture(name: str, figure: Figure) -> dict[str, Any]:
+def _picture(name: str, chapter: Chapter) -> dict[str, Any]:
     """The figure twice: as it is, and with black and white exchanged for a dark page."""
-    light = svg(figure).replace("fill: #ffffff", "fill: none")
+    drawn = None if chapter.folder is None else (chapter.folder / f"{name}.svg").read_text(encoding="utf-8")
+    light = (drawn or svg(chapter.results.figures[name])).replace("fill: #ffffff", "fill: none")
     dark = re.sub(r"#(000000|262626|333333|b0b0b0|cccccc)", lambda m: _DARK[m[1]], light)
     # Glyphs without a colour of their own are black.
     dark = dark.replace("<svg ", '<svg fill="#e6e9ec" ', 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 import bvfim
+from tests.browser import VIEWS, assert_shown
 
 
 def run(*arguments, cwd=None):
@@ -20,22 +23,49 @@ def run(*arguments, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
-def test_reproduce_complexity_writes_what_it_says(tmp_path):
-    done = run("reproduce", "complexity", "--quick", "--out", str(tmp_path))
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    out = tmp_path_factory.mktemp("reproduced")
+    done = run("reproduce", "theorem", "complexity", "--quick", "--seed", "3", "--workers", "1", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    names = {path.name for path in (tmp_path / "complexity").iterdir()}
-    assert names == {"complexity.csv", "measurements.csv", "complexity.png", "complexity.svg", "summary.json"}
-    about = json.loads((tmp_path / "complexity" / "summary.json").read_text())
-    assert about["config"] == {"n": 512, "m": 8, "T": 64, "doublings": 2}
+    return out
+
+
+def test_reproduce_writes_what_it_says(reproduced):
+    names = {path.name for path in (reproduced / "complexity").iterdir()}
+    assert names == {"complexity.csv", "measurements.csv", "complexity.png", "complexity.svg", "summary.json", "parts"}
+    about = json.loads((reproduced / "complexity" / "summary.json").read_text())
+    assert about["config"] == {"n": 512, "m": 8, "T": 64, "doublings": 2, "seed": 3, "device": "cpu"}
     assert about["machine"]["bvfim"] == bvfim.__version__
     assert all(about["summary"]["agrees"].values())
-    assert "O(c(Tz + Ty))" in (tmp_path / "complexity" / "complexity.csv").read_text()
+    assert "O(c(Tz + Ty))" in (reproduced / "complexity" / "complexity.csv").read_text()
+
+
+def test_a_resumed_run_takes_over_what_is_there_and_gives_the_same_numbers(reproduced, tmp_path):
+    shutil.copytree(reproduced / "theorem", tmp_path / "theorem")
+    gone = sorted((tmp_path / "theorem" / "parts").glob("*.csv"))[0]
+    gone.unlink()
+    options = ["--quick", "--seed", "3", "--resume", "--out", str(tmp_path)]
+    assert run("reproduce", "theorem", *options).returncode == 0
+    assert gone.exists()
+    for path in (reproduced / "theorem").glob("*.csv"):
+        assert (tmp_path / "theorem" / path.name).read_text() == path.read_text()
+    other = run("reproduce", "theorem", "--quick", "--seed", "4", "--resume", "--out", str(tmp_path))
+    assert other.returncode == 2
+    assert "the run to resume had another seed" in " ".join(other.stderr.split())
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_a_browser_shows_the_page_of_a_run(reproduced, width, scheme):
+    assert_shown(reproduced / "index.html", width, scheme)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["reproduce", "complexty"], "no experiment is called 'complexty'; did you mean 'complexity'?"),
+        (["reproduce", "toy", "--device", "gpu0"], "--device gpu0:"),
+        (["solve", "nothing.py"], "nothing.py: there is no such file"),
         (["bench", "speed", "--data", "minst"], "no data set is called 'minst'; did you mean 'mnist'?"),
     ],
 )
@@ -49,7 +79,59 @@ def test_mistakes_end_in_one_sentence_and_code_two(arguments, message, tmp_path)
 def test_help_and_version():
     done = run("--help")
     assert done.returncode == 0
-    for command in ("demo", "reproduce", "bench"):
+    for command in ("demo", "solve", "reproduce", "bench"):
         assert command in done.stdout
     assert run("--version").stdout.strip() == f"bvfim {bvfim.__version__}"
     assert run("reproduce", "--nonsense").returncode == 2
+
+
+GAME = Path(bvfim.__file__).parent.parent / "examples" / "stackelberg.py"
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    out = tmp_path_factory.mktemp("solved")
+    done = run("solve", str(GAME), "--out", str(out / "game"), "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    return done, out / "game"
+
+
+def test_a_file_is_solved_and_reported(solved):
+    done, out = solved
+    assert "converged" in done.stdout
+    assert "step 0: F" in done.stderr, "the course, in plain lines where there is no terminal"
+    assert load_file(out / "solution.safetensors")["x"].tolist() == pytest.approx([5, 4, 5.5], abs=5e-3)
+    assert {"index.html", "summary.json", "history.csv", "solution.csv"} <= {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_a_browser_shows_the_report_of_a_file(solved, width, scheme):
+    assert_shown(solved[1] / "index.html", width, scheme)
+
+
+GOOD = {
+    "x": "x = torch.zeros(2)",
+    "y": "y = torch.zeros(2)",
+    "upper": "def upper(x, y): return ((y - 1) ** 2).sum()",
+    "lower": "def lower(x, y): return ((y - x) ** 2).sum()",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ({"upper": "def upper(x, y) return 0"}, "file.py:4: SyntaxError"),
+        ({"lower": ""}, "file.py does not define lower"),
+        ({"y": "y = torch.zeros(3)"}, "file.py:5, in lower: RuntimeError: The size of tensor a (3) must match"),
+        ({"upper": "def upper(x, y): return (y - 1).log().sum()"}, "file.py:4: upper is nan at the start"),
+    ],
+    ids=["a syntax error", "a missing name", "a wrong shape", "a NaN"],
+)
+def test_a_wrong_file_is_told_in_one_screen_with_its_line(line, told, tmp_path):
+    (tmp_path / "file.py").write_text("\n".join(["import torch", *{**GOOD, **line}.values()]) + "\n")
+    done = run("solve", "file.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 24
+    assert "Traceback" in run("solve", "file.py", "--debug", cwd=tmp_path).stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 from dataclasses import dataclass
 
 import pandas as pd
@@ -13,8 +12,7 @@ import pytest
 from bvfim import page
 from bvfim.plots import legend, panels
 from bvfim.report import Results, Section, svg
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from tests.browser import VIEWS, assert_shown
 
 
 @dataclass(frozen=True)
@@ -82,42 +80,6 @@ def test_results_without_sections_are_shown_in_a_row(tmp_path):
     assert text.count("<figure") == text.count("<table") == 1
 
 
-def browsed(path, width, scheme):
-    """The page in Chromium: what it logged, what it asked for, and what it measures."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    logged, asked = [], []
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        tab.on("console", lambda message: logged.append(message.text))
-        tab.on("pageerror", lambda error: logged.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(path.as_uri())
-        measured = tab.evaluate(
-            """() => ({
-                width: document.documentElement.scrollWidth,
-                images: [...document.images].map(i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
-                page: getComputedStyle(document.body).backgroundColor,
-                small: [...document.querySelectorAll('p, td, th, a')].filter(
-                    e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
-            })"""
-        )
-        browser.close()
-    return logged, asked, measured
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_a_browser_shows_it_without_error_or_request(written, width, scheme):
-    logged, asked, measured = browsed(written, width, scheme)
-    assert logged == []
-    assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
-    assert [url for url in asked if url.startswith("file:")] == [written.as_uri()]
-    assert measured["width"] <= width, "nothing pushes the page wider than the screen"
-    assert all(shown for shown, _ in measured["images"])
-    assert measured["small"] == 0
-    assert (measured["page"] == "rgb(255, 255, 255)") == (scheme == "light")
-    light, dark = dict.fromkeys(re.findall(r"data:image/svg\+xml;base64,[^\"]*", written.read_text()))
-    assert {source for _, source in measured["images"]} == {light if scheme == "light" else dark}
+    assert_shown(written, width, scheme)

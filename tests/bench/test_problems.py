@@ -68,7 +68,7 @@ def test_the_command_shares_the_work_among_processes(tmp_path):
     done = CliRunner().invoke(app, ["bench", "problems", *chosen, *short])
     assert done.exit_code == 0, done.output
     assert {path.name for path in tmp_path.iterdir()} == {
-        "problems.csv", "totals.csv", "runs.csv", "profile.png", "profile.svg", "summary.json",
+        "problems.csv", "totals.csv", "runs.csv", "profile.png", "profile.svg", "summary.json", "index.html",
     }  # fmt: skip
     about = json.loads((tmp_path / "summary.json").read_text())
     assert about["config"]["methods"] == ["adaptivebvfim", "rhg"]
