@@ -167,8 +167,8 @@ def _falling(table: pd.DataFrame) -> Section:
     return Section(
         "Theorem 1, seen",
         "φ (dashed) is the least F over the global minimisers of f(x, .), φ_k the value of the barrier problem of "
-        "stage k, here with (μ1, μ2, θ, τ) all equal to 5^-k. Every minimum is that of a dense grid, refined; no solver "
-        "is involved. A dot is the minimum of φ_k, the star that of φ.\n\n"
+        "stage k, here with (μ1, μ2, θ, τ) all equal to 5^-k. Every minimum is that of a dense grid, refined, by no "
+        "solver. A dot is the minimum of φ_k, the star that of φ.\n\n"
         "In the double well, F = (x - 1/2)² + (y - 1)²/2 and f = (y² - 1)² + xy/2: both wells tie at x = 0, where φ "
         "jumps, and its minimum is just there. φ_k runs over the edge while the other well is within μ2, so that it is "
         "never uniformly close; yet the epigraphs meet, and the minima with them.\n\n"
