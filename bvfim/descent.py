@@ -6,7 +6,7 @@ Neither loop waits for the host: no ``.item()``, no branch on a tensor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +14,21 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.tree import Tree
 
+Inner = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
-def descend(gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float, project: Callable[[Tree], Tree]) -> Tree:
-    """``steps`` times y <- project(y - lr gradient(y))."""
+
+def descend(
+    gradient: Callable[[Tree], Tree],
+    y: Tree,
+    steps: int,
+    lr: float,
+    project: Callable[[Tree], Tree],
+    inner: Inner = lambda step: step,
+) -> Tree:
+    """``steps`` times y <- project(y - lr gradient(y)), the step as ``inner`` gives it back."""
+    step = inner(lambda y: project(tree.axpy(-lr, gradient(y), y)))
     for _ in range(steps):
-        y = project(tree.axpy(-lr, gradient(y), y))
+        y = step(y)
     return y
 
 
@@ -33,6 +43,15 @@ class Probe(NamedTuple):
     direction: Tree
 
 
+class Walk(NamedTuple):
+    """A point on its way: what is known of it, the scale of the next step, and how many trials were dropped."""
+
+    y: Tree
+    best: Probe
+    scale: Tensor
+    dropped: Tensor
+
+
 def descend_inside(
     probe: Callable[[Tree], Probe],
     check: Callable[[Tree], tuple[Tensor, Tensor]],
@@ -40,6 +59,7 @@ def descend_inside(
     steps: int,
     lr: float,
     project: Callable[[Tree], Tree],
+    inner: Inner = lambda step: step,
 ) -> tuple[Tree, Tensor, Tensor]:
     """Gradient descent with step ``lr`` that never leaves a region once it is in it.
 
@@ -52,28 +72,41 @@ def descend_inside(
     Args:
         probe: y -> (inside, merit, direction).
         check: y -> (inside, merit), without the gradient, for the last trial.
+        y: where to begin.
+        steps: how many trials.
+        lr: the step.
+        project: what trials are projected with.
+        inner: gives back the step that is taken, such as a compiled one.
 
     Returns:
         y, whether it is inside (a boolean tensor), and the number of trials that were dropped.
     """
     best = probe(y)
-    scale = torch.ones_like(best.merit)
-    dropped = torch.zeros_like(best.merit)
-    for t in range(steps):
-        trial = project(tree.axpy(-lr * scale, best.direction, y))
-        if t + 1 < steps:
-            found = probe(trial)
-        else:
-            inside, merit = check(trial)
-            found = Probe(inside, merit, best.direction)
-        no_worse = found.merit <= best.merit
-        good = torch.where(best.inside, found.inside & no_worse, found.inside | no_worse)
-        y = tree.where(good, trial, y)
-        best = Probe(
-            torch.where(good, found.inside, best.inside),
-            torch.where(good, found.merit, best.merit),
-            tree.where(good, found.direction, best.direction),
-        )
-        scale = torch.where(good, (2 * scale).clamp_max(1.0), scale / 2)
-        dropped = dropped + ~good
-    return y, best.inside, dropped
+    walk = Walk(y, best, torch.ones_like(best.merit), torch.zeros_like(best.merit))
+
+    def trial(walk: Walk) -> Tree:
+        return project(tree.axpy(-lr * walk.scale, walk.best.direction, walk.y))
+
+    def advance(walk: Walk) -> Walk:
+        y = trial(walk)
+        return _judged(walk, y, probe(y))
+
+    step = inner(advance)
+    for _ in range(steps - 1):
+        walk = step(walk)
+    if steps:
+        y = trial(walk)
+        walk = _judged(walk, y, Probe(*check(y), walk.best.direction))
+    return walk.y, walk.best.inside, walk.dropped
+
+
+def _judged(walk: Walk, trial: Tree, found: Probe) -> Walk:
+    best, scale = walk.best, walk.scale
+    no_worse = found.merit <= best.merit
+    good = torch.where(best.inside, found.inside & no_worse, found.inside | no_worse)
+    return Walk(
+        tree.where(good, trial, walk.y),
+        tree.where(good, found, best),
+        torch.where(good, (2 * scale).clamp_max(1.0), scale / 2),
+        walk.dropped + ~good,
+    )

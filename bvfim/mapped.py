@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.methods import Estimator
-from bvfim.problem import At, LinearMap, Objective, Problem, Pullback
+from bvfim.problem import At, LinearMap, Objective, Problem, Pullback, Weigh
 from bvfim.status import Status
 from bvfim.tree import Tree
 
@@ -29,15 +29,19 @@ class MappedAt(At):
     def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
         """f and its gradient in y."""
         self.count.lower += 1
+        return self._lower_grad(y)
+
+    def _lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
         gradient, f = torch.func.grad_and_value(lambda y: self.f(self.u, y))(y)
         return f, gradient
 
-    def weighted_grad(
-        self, y: Tree, weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor, Tree]:
+    def weighted_grad(self, y: Tree, weigh: Weigh) -> tuple[Tensor, Tensor, Tree]:
         """F, f and a F_y + b f_y, where (a, b) = weigh(F, f) are held constant."""
         self.count.upper += 1
         self.count.lower += 1
+        return self._weighted_grad(y, weigh)
+
+    def _weighted_grad(self, y: Tree, weigh: Weigh) -> tuple[Tensor, Tensor, Tree]:
         (F, f), pull, *_ = torch.func.vjp(lambda y: self.both(self.u, y), y)
         return F, f, pull(weigh(F, f))[0]
 

@@ -24,6 +24,8 @@ from bvfim.tree import Tree
 
 Objective = Callable[[list[Tensor], Tree], Tensor]
 """F or f as a function of (u, y)."""
+Weigh = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(F, f) -> the weights of their gradients."""
 LinearMap = Callable[[Tree], Tree]
 Pullback = Callable[[Tree], tuple[Tree, ...]]
 
@@ -207,9 +209,7 @@ class At:
         return f.detach(), tree.grad(f, y)
 
     @torch.enable_grad()
-    def weighted_grad(
-        self, y: Tree, weigh: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor, Tree]:
+    def weighted_grad(self, y: Tree, weigh: Weigh) -> tuple[Tensor, Tensor, Tree]:
         """F, f and a F_y + b f_y in one backward pass, where (a, b) = weigh(F, f) are held constant."""
         self.count.upper += 1
         self.count.lower += 1
@@ -257,6 +257,10 @@ class At:
         F, f = self.both(u, y)
         gradient = tree.grad(F + weigh(f.detach()) * (f - self.f(u, z)), u)
         return F.detach(), f.detach(), self.pull(gradient)
+
+    def inner(self, step: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
+        """A step that an inner loop takes many times; an accelerated run compiles it here."""
+        return step
 
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""

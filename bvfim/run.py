@@ -32,6 +32,7 @@ class Run:
         k: how many steps were taken; steps: how many are asked for.
         rows: the history so far, a dict a step.
         complete: whether the last step was taken to its end, so that the run can be saved.
+        estimate: what takes the estimates of a method that gives a hypergradient, plain or accelerated.
 
     Example:
         >>> import torch, bvfim
@@ -57,6 +58,7 @@ class Run:
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
     complete: bool = True
+    estimate: Any = None
 
     @property
     def row(self) -> dict[str, float]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from torch import Tensor
+
 from bvfim.status import MethodError
 
 Schedule: TypeAlias = Callable[[int], float]
@@ -104,7 +106,12 @@ class join:
 
 
 def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> float:
-    """The value of a float or schedule at step ``k``; a schedule must stay positive (or zero) and finite."""
+    """The value of a float or schedule at step ``k``; a schedule must stay positive (or zero) and finite.
+
+    A scalar tensor, which an accelerated run feeds instead of a schedule, is its own value.
+    """
+    if isinstance(number, Tensor):
+        return number  # type: ignore[unreachable]
     if not callable(number):
         return float(number)
     result = float(number(k))
@@ -118,7 +125,7 @@ def require(
 ) -> None:
     """Refuse a number out of range in the field ``name`` of ``owner``; schedules are checked as they run."""
     number = getattr(owner, name)
-    if schedule and callable(number):
+    if (schedule and callable(number)) or (isinstance(number, Tensor) and number.dim() == 0):
         return
     bound = f"at least {at_least:g}" if at_least is not None else f"above {above:g}"
     good = type(number) is not bool and isinstance(number, numbers.Real) and math.isfinite(number)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.accelerate import stepper
 from bvfim.batches import Draws
 from bvfim.certificate import Certificate
 from bvfim.methods import AdaptiveBVFIM, as_method
@@ -94,6 +95,7 @@ def solve(
     tol: float | None = None,
     time_limit: float | None = None,
     resume: str | os.PathLike[str] | None = None,
+    accelerate: str = "auto",
 ) -> Solution:
     r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the start (x, y).
 
@@ -115,6 +117,10 @@ def solve(
         tol: stop at an x whose projected gradient :math:`|x - P_X(x - g)|` is at most this.
         time_limit: stop after this many seconds; a resumed run has them anew.
         resume: a checkpoint to go on from, bit for bit; ``steps`` counts from the start of the first part.
+        accelerate: how the step of a method that estimates a hypergradient is taken. ``"cudagraph"`` records it once
+            and replays it, bit for bit the same; ``"compile"`` also compiles the inner steps of BVFIM, CG and Neumann,
+            the same up to rounding; ``"none"`` does neither. ``"auto"`` records on a CUDA device where launches
+            are what takes the time, and compiles from 5000 steps on. What can't be recorded runs plainly, and says so.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run with what it has. A value that is not finite ends it with the
@@ -145,6 +151,7 @@ def solve(
     y = projected(problem.project_y, y, "y")
     mover, rates = _movers(method, optimizer, scheduler, batches, tol, x)
     run = Run(problem, method, x, method.init(problem, x, y), mover, rates, draws, steps)
+    run.estimate = stepper(accelerate, method, x, y, steps)
     pending = [first]
     if resume is not None:
         run.load(resume)
@@ -203,7 +210,7 @@ def _advance(run: Run, data: Any, tol: float | None) -> Status | None:
 
 def _descend(run: Run, data: Any, tol: float | None) -> tuple[Tree, Any, dict[str, Any], bool]:
     """One step of x along an estimate of the hypergradient, unless x is stationary already."""
-    gradient, state, info = run.method.estimate(run.problem, run.x, run.state, run.k, data)
+    gradient, state, info = run.estimate(run.problem, run.x, run.state, run.k, data)
     _check_like(gradient, run.x, run.method)
     info = {**info, "grad_norm": tree.norm(gradient)}
     if tol is not None:

@@ -77,7 +77,7 @@ def reverse(
         def run(u: list[Tensor], carry: Tree, begin: int = begin, end: int = end) -> tuple[Tree, Tree]:
             for t in range(begin, end):
                 carry = step(u, carry, t, create_graph=True)
-            return (at.F(u, carry[0]), carry[0]) if end == steps else (carry, None)
+            return (at.F(u, carry[0]), carry[0]) if end == steps else (carry, [])
 
         if end == steps:
             at.count.upper += 1

@@ -10,7 +10,9 @@ import torch
 
 import bvfim
 from bvfim import tree
+from bvfim.accelerate import Plain, stepper
 from bvfim.callbacks import Checkpoint
+from bvfim.experiments import cleaning
 from bvfim.memory import PeakMemory
 from tests.problems import nested
 from tests.test_battery import METHODS
@@ -124,3 +126,90 @@ def test_many_starts_on_the_device():
     begin = torch.linspace(-10, 10, 40, dtype=torch.float64, device="cuda")[:, None]
     found = bvfim.solve_many(toy.problem, begin, begin)
     assert sum(abs(s.x.cpu() - toy.x).item() < 1e-3 for s in found) >= 39
+
+
+CAPTURABLE = {
+    "BVFIM": bvfim.BVFIM(6, 4),
+    "BVFIM, L = 3": bvfim.BVFIM(6, 4, repeats=3, y_lr=bvfim.schedules.geometric(0.02, 0.99)),
+    "printed": bvfim.BVFIM.printed(),
+    "RHG": bvfim.RHG(steps=6),
+    "RHG, one graph": bvfim.RHG(steps=6, segment=6, lr=bvfim.schedules.geometric(0.02, 0.99)),
+    "TRHG": bvfim.TRHG(steps=6, keep=3),
+    "BDA": bvfim.BDA(steps=6),
+    "CG": bvfim.CG(steps=6, cg_steps=3),
+    "Neumann": bvfim.Neumann(steps=6, terms=4),
+}
+
+
+def cleaned(dtype=torch.float32):
+    task = cleaning.problem("digits", train=100, validation=100, hidden=16, device="cuda", dtype=dtype)
+    return task.problem, task.x, task.y
+
+
+@pytest.mark.parametrize("name", CAPTURABLE)
+def test_a_recorded_run_is_bit_for_bit_the_plain_one(name):
+    problem, x, y = cleaned()
+    runs = [bvfim.solve(problem, x, y, CAPTURABLE[name], steps=50, accelerate=way) for way in ("none", "cudagraph")]
+    for a, b in zip(*(tree.leaves([r.x, r.y, r.z]) for r in runs), strict=True):
+        assert torch.equal(a, b)
+    assert runs[0].evaluations == runs[1].evaluations
+    first, second = (r.history.drop(columns="seconds") for r in runs)
+    assert first.equals(second)
+
+
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
+def test_a_compiled_run_agrees_to_rounding(name):
+    # On the cleaning problem rounding alone decides where CG and Neumann break down, and Adam makes steps of the signs.
+    problem, x, y = cleaned(torch.float64) if name in ("BVFIM", "printed") else on_gpu(nested())
+    runs = [bvfim.solve(problem, x, y, CAPTURABLE[name], steps=50, accelerate=way) for way in ("none", "compile")]
+    for a, b in zip(*(tree.leaves([r.x, r.y]) for r in runs), strict=True):
+        assert torch.allclose(a, b, rtol=0, atol=1e-8)
+    assert runs[0].evaluations == runs[1].evaluations
+
+
+@pytest.mark.parametrize(("first", "second"), [("none", "cudagraph"), ("cudagraph", "none")])
+def test_a_recorded_run_goes_on_from_a_plain_checkpoint_and_back(first, second, tmp_path):
+    problem, x, y = cleaned()
+    path, method = tmp_path / "run.safetensors", bvfim.BVFIM(6, 4)
+    whole = bvfim.solve(problem, x, y, method, steps=20, accelerate="none")
+    bvfim.solve(problem, x, y, method, steps=12, accelerate=first, callbacks=[Checkpoint(path)])
+    resumed = bvfim.solve(problem, x, y, method, steps=20, accelerate=second, resume=path)
+    assert torch.equal(whole.x, resumed.x)
+    assert whole.evaluations == resumed.evaluations
+
+
+def test_a_recorded_run_takes_batches_of_several_shapes_and_a_context():
+    inputs, labels = torch.randn(90, 5, device="cuda"), torch.randn(90, device="cuda")
+
+    def loss(x, y, data):
+        features, targets = data
+        return ((features @ y - targets) ** 2).mean() + 0.1 * (y**2).sum()
+
+    problem = bvfim.Problem(loss, loss, context=lambda x, rows: (inputs[rows] * x, labels[rows]))
+    rows = [torch.arange(0, 30, device="cuda"), torch.arange(30, 90, device="cuda")]
+    x, y = torch.ones(5, device="cuda"), torch.zeros(5, device="cuda")
+    runs = [
+        bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, batches=rows * 6, accelerate=way)
+        for way in ("none", "cudagraph")
+    ]
+    assert torch.equal(runs[0].x, runs[1].x)
+
+
+def test_an_objective_that_waits_for_the_host_runs_plainly_with_a_line():
+    problem = bvfim.Problem(
+        lambda x, y: ((y - 1) ** 2).sum(),
+        lambda x, y: ((y - x) ** 2).sum() * (1.0 if float(x.detach().sum()) > 0 else 2.0),
+    )
+    x = torch.ones(3, device="cuda")
+    with pytest.warns(bvfim.BvfimWarning, match="could not be recorded as a CUDA graph and runs plainly"):
+        found = bvfim.solve(problem, x, x, bvfim.BVFIM(4, 3), steps=12, accelerate="cudagraph")
+    plain = bvfim.solve(problem, x, x, bvfim.BVFIM(4, 3), steps=12, accelerate="none")
+    assert torch.equal(found.x, plain.x)
+    assert found.evaluations == plain.evaluations
+
+
+def test_auto_records():
+    _, x, y = cleaned()
+    assert stepper("auto", bvfim.BVFIM(), x, y, 500).record
+    assert not stepper("auto", bvfim.BVFIM(), x, y, 500).compile
+    assert isinstance(stepper("auto", bvfim.BVFIM(), x, y, 3), Plain)

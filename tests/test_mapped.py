@@ -58,6 +58,20 @@ def test_each_start_is_solved_as_it_would_be_alone(method, name):
     assert_same(together, alone(TESTS[name].problem, xs, ys, method, 6, optimizer=adam))
 
 
+@pytest.mark.parametrize("method", [method for method in METHODS if not isinstance(method, bvfim.FHG)])
+def test_every_method_but_one_runs_in_one_batch(method):
+    asked = []
+
+    def lower(x, y):
+        asked.append(1)
+        return ((y - x) ** 2).sum()
+
+    problem = bvfim.Problem(lambda x, y: (x**2 + y**2).sum(), lower)
+    xs = torch.linspace(-1, 1, 100, dtype=torch.float64)[:, None]
+    bvfim.solve_many(problem, xs, xs, method, steps=2)
+    assert len(asked) < 100 * 2 * 4
+
+
 def test_a_batch_asks_the_objectives_as_often_as_one_start():
     asked = []
 

@@ -17,7 +17,7 @@ ROOT = Path(bvfim.__file__).parent
 ORDER = [
     "version", "status", "tree", "schedules", "sets", "problem", "validate", "batches", "dynamics", "descent", "linear",
     "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "mapped",
-    "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
+    "accelerate", "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
     "callbacks", "live", "memory", "refit",
     "check", "compare", "testproblems", "plots", "report", "page", "words", "source", "script", "script_report", "data",
     "bvfim", "experiments", "bench", "cli",

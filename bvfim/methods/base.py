@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor
 
+from bvfim.descent import descend
 from bvfim.dynamics import Dynamics, GradientDescent
 from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, require, require_count, value
@@ -60,6 +62,10 @@ class Estimator(ABC):
         True
     """
 
+    capturable: ClassVar[bool] = False
+    """Whether ``estimate`` depends on k through schedules in the fields alone, and never waits for the host: then an
+    accelerated run may record it once and replay it."""
+
     @abstractmethod
     def init(self, problem: Problem, x: Tree, y: Tree) -> Any:
         """The state before the first step, from the lower-level start y."""
@@ -68,6 +74,11 @@ class Estimator(ABC):
     def estimate(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """An estimate of d phi / d x at upper step k, the next state, and what to report."""
 
+    def numbers(self, k: int) -> dict[str, float]:
+        """The schedules among the fields, at their values of upper step k."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(cast(Any, self))}
+        return {name: value(number, k, name) for name, number in own.items() if _is_schedule(number)}
+
     def reference(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Reference:
         """What a check holds this method against: itself, where it approximates nothing."""
         return Reference(self, self, "")
@@ -75,6 +86,10 @@ class Estimator(ABC):
     def cautions(self, steps: int) -> list[str]:
         """What a user should know before a run of so many steps; :func:`bvfim.solve` warns of each."""
         return []
+
+
+def _is_schedule(number: Any) -> bool:
+    return callable(number) and not hasattr(number, "step")  # as a dynamics has
 
 
 class LowerState(NamedTuple):
@@ -120,6 +135,8 @@ class LowerSolver(Estimator):
     def solve_lower(self, at: At, state: LowerState, k: int) -> Tree:
         """y_T, without derivatives."""
         y, dynamics = self.start_of(state), self.dynamics_at(k)
+        if isinstance(dynamics, GradientDescent):
+            return descend(lambda y: at.lower_grad(y)[1], y, self.steps, dynamics.lr, at.problem.project_y, at.inner)
         memory = dynamics.init(y)
         for t in range(self.steps):
             y, memory = dynamics.step(y, at.lower_grad(y)[1], memory, t)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -58,12 +58,23 @@ class BDA(Explicit):
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """d F(x, y_T(x)) / d x along the aggregated trajectory."""
         at = problem.at(x, data)
-        alpha = value(self.alpha, k, "alpha", zero=True)
-        if alpha >= 1:
-            raise MethodError(f"BDA: alpha must stay below 1, not {alpha:g} (at step {k})")
+        alpha = self._alpha(k)
 
         def direction(u: list[Tensor], y: Tree, create_graph: bool) -> Tree:
             f_y = tree.scale(1 - alpha, at.lower_grad_at(u, y, create_graph))
-            return tree.axpy(alpha, at.upper_grad_at(u, y, create_graph), f_y) if alpha else f_y
+            if isinstance(alpha, float) and alpha == 0:
+                return f_y
+            return tree.axpy(alpha, at.upper_grad_at(u, y, create_graph), f_y)
 
         return self.differentiate(at, state, k, direction, keep=self.steps)
+
+    def numbers(self, k: int) -> dict[str, float]:
+        """The schedules at upper step k; alpha below one."""
+        others = super(BDA, replace(self, alpha=0.0)).numbers(k)
+        return {**others, "alpha": self._alpha(k)} if callable(self.alpha) else others
+
+    def _alpha(self, k: int) -> float:
+        alpha = value(self.alpha, k, "alpha", zero=True)
+        if isinstance(alpha, float) and alpha >= 1:  # a tensor that is fed was checked before
+            raise MethodError(f"BDA: alpha must stay below 1, not {alpha:g} (at step {k})")
+        return alpha

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -107,6 +107,8 @@ class BVFIM(Estimator):
         -0.48 -0.48
     """
 
+    capturable: ClassVar[bool] = True
+
     z_steps: int = 50
     y_steps: int = 25
     z_lr: FloatOrSchedule = 0.01
@@ -170,6 +172,12 @@ class BVFIM(Estimator):
             "fall faster than 1/|ln mu2|: for example, give tau and mu2 the same geometric schedule"
         ]
 
+    def numbers(self, k: int) -> dict[str, float]:
+        """The schedules at upper step k; the regularisers' at its stage."""
+        steps = {"z_lr": k, "y_lr": k}
+        own = {name: getattr(self, name) for name in ("z_lr", "y_lr", "mu1", "mu2", "theta", "tau")}
+        return {n: value(v, steps.get(n, k // self.repeats), n) for n, v in own.items() if callable(v)}
+
     def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
         """z and y both start at the given y."""
         return BVFIMState(y, y, y)
@@ -182,7 +190,7 @@ class BVFIM(Estimator):
         z_lr, y_lr = value(self.z_lr, k, "z_lr"), value(self.y_lr, k, "y_lr")
 
         z = state.z if self.start == "warm" else state.start
-        z = descend(lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr, problem.project_y)
+        z = _descend(at, lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
         f_z, margin = at.lower(z), mu1 / 2 * tree.dot(z, z)
         y = {"warm": state.y, "restart": state.start, "z": z}[self.start]
 
@@ -226,7 +234,7 @@ class BVFIM(Estimator):
             F, f = at.values(y)
             return slack(f) > 0, merit(y, F, f)
 
-        y, inside, dropped = descend_inside(probe, check, y, self.y_steps, lr, at.problem.project_y)
+        y, inside, dropped = descend_inside(probe, check, y, self.y_steps, lr, at.problem.project_y, at.inner)
         return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(dropped.dtype)}
 
     def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> Tree:
@@ -236,7 +244,7 @@ class BVFIM(Estimator):
             _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
             return tree.axpy(theta, y, direction)
 
-        return descend(gradient, y, self.y_steps, lr, at.problem.project_y)
+        return _descend(at, gradient, y, self.y_steps, lr)
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""
@@ -248,3 +256,7 @@ class BVFIM(Estimator):
         weight = value(self.tau, k // self.repeats, "tau") / float(info["slack"])
         frozen = replace(tight, mu2=replace(self.mu2, weight=weight))
         return Reference(tight, frozen, "mu2 follows f(x, y) but is held constant; " + bias)
+
+
+def _descend(at: At, gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
+    return descend(gradient, y, steps, lr, at.problem.project_y, at.inner)

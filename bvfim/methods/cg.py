@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from bvfim import linear, tree
 from bvfim.dynamics import Dynamics
@@ -44,6 +44,8 @@ class CG(LowerSolver):
         >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.CG(lr=0.5, cg_steps=1))  # y* = 2x
         tensor([12.], dtype=torch.float64)
     """
+
+    capturable: ClassVar[bool] = True
 
     steps: int = 100
     lr: FloatOrSchedule = 0.01

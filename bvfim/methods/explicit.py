@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from bvfim.methods.base import Info, LowerSolver, LowerState
 from bvfim.problem import At
 from bvfim.schedules import require_count
@@ -12,6 +14,7 @@ from bvfim.unroll import Direction, reverse
 class Explicit(LowerSolver):
     """Reverse mode through the last steps of a lower trajectory."""
 
+    capturable: ClassVar[bool] = True
     segment: int
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from bvfim import linear
 from bvfim.dynamics import Dynamics
@@ -43,6 +43,8 @@ class Neumann(LowerSolver):
         >>> bvfim.hypergradient(problem, x, x, bvfim.Neumann(lr=0.5, terms=2))  # (1 - 1/8) of the exact 3
         tensor([2.6250], dtype=torch.float64)
     """
+
+    capturable: ClassVar[bool] = True
 
     steps: int = 100
     lr: FloatOrSchedule = 0.01
