@@ -160,7 +160,8 @@ def test_a_recorded_run_is_bit_for_bit_the_plain_one(name):
 @pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
 def test_a_compiled_run_agrees_to_rounding(name):
     # On the cleaning problem rounding alone decides where CG and Neumann break down, and Adam makes steps of the signs.
-    problem, x, y = cleaned(torch.float64) if name in ("BVFIM", "printed") else on_gpu(nested())
+    problem, *start = cleaned(torch.float64) if name in ("BVFIM", "printed") else nested()
+    x, y = on_gpu(start)
     runs = [bvfim.solve(problem, x, y, CAPTURABLE[name], steps=50, accelerate=way) for way in ("none", "compile")]
     for a, b in zip(*(tree.leaves([r.x, r.y]) for r in runs), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-8)

@@ -1,10 +1,12 @@
-"""What the library costs over a bare hand-written loop with the same gradient evaluations."""
+"""An upper step of the paper's hyper-cleaning problem: ours, a bare loop, other libraries, and the hardware's floor."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pandas as pd
@@ -13,21 +15,35 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import bvfim
+from bvfim.bench.loops import Bare, Products, Solving
+from bvfim.bench.peers.base import Budget
 from bvfim.experiments import cleaning
 from bvfim.memory import PeakMemory
-from bvfim.report import Results
+from bvfim.plots import CYCLE, panels
+from bvfim.report import Results, Section
+
+PEERS = {"higher": "higher_", "torchopt": "torchopt_", "betty": "betty_", "boat_torch": "boat_"}
+"""Other libraries by the names they are imported by, and our modules that drive them."""
+BARE, FLOOR, LIMIT = "bare loop", "matrix products alone", 1.05
+
+Contestants = dict[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's hyper-cleaning problem and how often it is timed.
+    """The problem, the budget, and how often each contestant is timed.
 
     Args:
         data: the data set.
         train, validation, hidden: the sizes of the problem.
-        z_steps, y_steps: Tz and Ty.
+        T: lower gradients in an upper step: T steps of the others, T/2 on z and T/4 on y of BVFIM.
+        J: steps of CG, terms of the Neumann series.
         steps: upper steps in one timing.
-        pairs: how many timings of each kind, interleaved; the median counts.
+        rounds: how many timings of each, interleaved; the median counts.
+        seconds: how long each trains for its accuracy and F1; 0 leaves them out.
+        peers: whether other libraries take part, where they are installed.
+        device: where the tensors are.
+        tf32: whether float32 products may round their inputs to TF32, for all that is compared.
         seed: of the problem.
     """
 
@@ -35,102 +51,197 @@ class Config:
     train: int = 5000
     validation: int = 5000
     hidden: int = 300
-    z_steps: int = 50
-    y_steps: int = 25
+    T: int = 100
+    J: int = 20
     steps: int = 1
-    pairs: int = 7
+    rounds: int = 7
+    seconds: float = 0.0
+    peers: bool = True
+    device: str = "cpu"
+    tf32: bool = False
     seed: int = 0
 
+    @property
+    def budget(self) -> Budget:
+        """What an upper step may take."""
+        return Budget(self.T, self.J)
 
-def bare_loop(task: cleaning.Task, config: Config) -> Tensor:
-    """BVFIM with fixed weights, written out by hand on two lists of tensors, with no library at all."""
-    x = task.x.clone().requires_grad_()
-    optimizer = torch.optim.Adam([x], lr=0.01)
-    keys = list(task.y)
-    z = [t.clone().requires_grad_() for t in task.y.values()]
-    y = [t.clone().requires_grad_() for t in task.y.values()]
-    upper, lower = task.problem.upper, task.problem.lower
-    for k in range(config.steps):
-        mu1 = theta = tau = 1.01**-k
-        fixed = x.detach()
-        for _ in range(config.z_steps):
-            grads = torch.autograd.grad(lower(fixed, dict(zip(keys, z, strict=True))), z)
-            with torch.no_grad():
-                for p, g in zip(z, grads, strict=True):
-                    p -= 0.01 * (g + mu1 * p)
-        with torch.no_grad():
-            weight = tau / (lower(fixed, dict(zip(keys, z, strict=True))) + mu1 / 2 * sum((p * p).sum() for p in z))
-        for _ in range(config.y_steps):
-            named = dict(zip(keys, y, strict=True))
-            first = torch.autograd.grad(upper(fixed, named), y)
-            second = torch.autograd.grad(lower(fixed, named), y)
-            with torch.no_grad():
-                for p, a, b in zip(y, first, second, strict=True):
-                    p -= 0.01 * (a + theta * p + weight * b)
-        ended = [{key: p.detach() for key, p in zip(keys, v, strict=True)} for v in (y, z)]
-        value = upper(x, ended[0]) + weight * (lower(x, ended[0]) - lower(x, ended[1]))
-        (x.grad,) = torch.autograd.grad(value, x)
-        optimizer.step()
-    return x.detach()
+
+def problem(config: Config, dtype: torch.dtype = torch.float32) -> cleaning.Task:
+    """The hyper-cleaning problem of a config."""
+    sizes = {"train": config.train, "validation": config.validation, "hidden": config.hidden}
+    return cleaning.problem(config.data, **sizes, seed=config.seed, device=config.device, dtype=dtype)  # type: ignore[arg-type]
+
+
+def methods(T: int, J: int) -> dict[str, Any]:
+    """Ours, at the same number of lower gradients."""
+    return {
+        "BVFIM, printed": bvfim.BVFIM(T // 2, T // 4, mu2=bvfim.LowerValue()),
+        "BVFIM, barrier": bvfim.BVFIM(T // 2, T // 4),
+        "RHG": bvfim.RHG(T, segment=T),
+        "TRHG": bvfim.TRHG(T, T // 2, segment=T),
+        "BDA": bvfim.BDA(T, segment=T),
+        "CG": bvfim.CG(T, cg_steps=J),
+        "Neumann": bvfim.Neumann(T, terms=J),
+    }
+
+
+def contestants(config: Config, task: cleaning.Task) -> tuple[Contestants, dict[str, str]]:
+    """Everything that is timed, by name, and the peers that could not take part, with the reason."""
+    budget, cuda = config.budget, config.device != "cpu"
+    found: Contestants = {BARE: lambda: Bare(task, budget)}
+    for label, method in methods(config.T, config.J).items():
+        ways = {"": "none"} if not cuda else {"": "cudagraph"}
+        if cuda and label.startswith("BVFIM"):
+            ways = {", plain": "none", ", recorded": "cudagraph", ", compiled": "compile"}
+        elif cuda and label in ("CG", "Neumann"):
+            ways = {"": "compile"}
+        for suffix, way in ways.items():
+            found[f"bvfim {label}{suffix}"] = partial(Solving, task, method, budget, way)
+    absent = {}
+    for library, module in PEERS.items() if config.peers else ():
+        try:
+            found |= import_module(f"bvfim.bench.peers.{module}").loops(task, budget)
+        except ImportError as error:
+            absent[library] = str(error)
+    return found, absent
 
 
 def run(config: Config, progress: Any = iter) -> Results:
-    """Time the bare loop and ``solve`` in turn, and count how memory grows with Tz and Ty.
+    """Time every contestant in turn, round by round.
 
     Args:
         config: the settings.
         progress: wraps the list of rounds to show how far they are.
     """
-    task = cleaning.problem(
-        config.data, train=config.train, validation=config.validation, hidden=config.hidden, seed=config.seed
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = config.tf32
+    try:
+        return _run(config, progress)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _run(config: Config, progress: Any) -> Results:
+    task = problem(config)
+    builders, absent = contestants(config, task)
+    exact = _exact(config)
+    loops, facts = {}, {}
+    for name, build in builders.items():
+        try:
+            loops[name], facts[name] = _first(build, exact, config.device)
+        except Exception as error:  # a peer may fail on this device or version: told, not hidden
+            absent[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    inputs = torch.randn(config.train, task.test_inputs.shape[1], device=config.device)
+    actions = {name: loop.step for name, loop in loops.items()} | {FLOOR: Products(task, config.budget, inputs).step}
+    rows = [
+        {name: _seconds(action, config) for name, action in actions.items()} for _ in progress(range(config.rounds))
+    ]
+    for loop in loops.values():
+        getattr(loop, "stop", lambda: None)()
+    rounds = pd.DataFrame(rows)
+    table = _table(rounds, facts)
+    if config.seconds:
+        scores = {name: _trained(builders[name], task, config) for name in loops}
+        table = table.join(pd.DataFrame(scores).T)
+    own = [name for name in table.index if name.startswith("bvfim BVFIM")]
+    ratios = table["ratio to the bare loop"]
+    summary = {
+        "ratio to the bare loop": {name: round(float(ratios[name]), 4) for name in own},
+        f"within {LIMIT} of the bare loop": bool((ratios[own] <= LIMIT).all()),
+        "absent": absent,
+    }
+    return Results(
+        {"speed": table, "rounds": rounds}, {"speed": _figure(table)}, summary, (_section(config, table, absent),)
     )
 
-    def solve(mu2: Any) -> Callable[[], Any]:
-        method = bvfim.BVFIM(config.z_steps, config.y_steps, mu2=mu2)
-        return lambda: bvfim.solve(task.problem, task.x, task.y, method, steps=config.steps)
 
-    kinds: dict[str, Callable[[], Any]] = {
-        "bare loop": lambda: bare_loop(task, config),
-        "solve, as printed": solve(bvfim.LowerValue()),
-        "solve, true barrier": solve(bvfim.schedules.geometric(1.0, 1 / 1.01)),
+def _first(build: Callable[[], Any], exact: Tensor, device: str) -> tuple[Any, dict[str, float]]:
+    """A loop after its first steps, which set it up, with what they used and how good their gradient is."""
+    with PeakMemory(torch.device(device)) as memory:
+        loop = build()
+        gradient = loop.step().detach().double().clone()
+        if device == "cpu":
+            getattr(loop, "once", lambda: None)()
+    for _ in range(3):
+        loop.step()
+    norms = torch.linalg.vector_norm(gradient) * torch.linalg.vector_norm(exact)
+    facts = {
+        "peak MiB": memory.peak / 2**20,
+        "cosine": float(gradient.flatten() @ exact.flatten() / norms) if float(norms) else float("nan"),
+        "relative error": float(torch.linalg.vector_norm(gradient - exact) / torch.linalg.vector_norm(exact)),
     }
-    rows = []
-    for _ in progress(list(range(config.pairs))):
-        rows.append({kind: _seconds(action) / config.steps for kind, action in kinds.items()})
-    rounds = pd.DataFrame(rows)
-    ratios = rounds.div(rounds["bare loop"], axis=0).median()
-    table = pd.DataFrame({"seconds per upper step": rounds.median(), "ratio to the bare loop": ratios})
-    table.index.name = "loop"
-    memory = {steps: _peak_mib(task, *steps) for steps in ((10, 5), (50, 25))}
-    summary = {
-        "ratio to the bare loop": ratios.round(4).to_dict(),
-        "within 1.10 of the bare loop": bool((ratios <= 1.10).all()),
-        "peak MiB by (Tz, Ty)": {f"{z}, {y}": round(peak, 2) for (z, y), peak in memory.items()},
-    }
-    return Results({"speed": table, "rounds": rounds}, {"speed": _figure(rounds)}, summary)
+    return loop, facts
 
 
-def _seconds(action: Callable[[], Any]) -> float:
+def _exact(config: Config) -> Tensor:
+    """d F(x, y_T(x)) / d x at the start, in float64: what unrolling means, and implicit methods approach."""
+    task = problem(config, torch.float64)
+    return bvfim.hypergradient(task.problem, task.x, task.y, bvfim.RHG(config.T))
+
+
+def _seconds(action: Callable[[], Any], config: Config) -> float:
+    _wait(config.device)
     begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
+    for _ in range(config.steps):
+        action()
+    _wait(config.device)
+    return (time.perf_counter() - begin) / config.steps
 
 
-def _peak_mib(task: cleaning.Task, z_steps: int, y_steps: int) -> float:
-    with PeakMemory(task.x.device) as memory:
-        bvfim.hypergradient(task.problem, task.x, task.y, bvfim.BVFIM(z_steps, y_steps))
-    return memory.peak / 2**20
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
 
 
-def _figure(rounds: pd.DataFrame) -> Figure:
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    axes = figure.subplots()
-    for height, kind in enumerate(rounds.columns):
-        ratios = rounds[kind] / rounds["bare loop"]
-        axes.plot(ratios, [height] * len(ratios), "o", alpha=0.5)
-        axes.plot(ratios.median(), height, "k|", markersize=24)
-    axes.set_yticks(range(len(rounds.columns)), list(rounds.columns))
-    axes.axvline(1.1, color="tab:red", linestyle=":", label="1.10")
-    axes.set(xlabel="time of an upper step, as a ratio to the bare loop of the same round")
-    axes.legend(frameon=False)
+def _trained(build: Callable[[], Any], task: cleaning.Task, config: Config) -> dict[str, float]:
+    """Accuracy and F1 after equal seconds, setting up included."""
+    loop, steps, begin = build(), 0, time.perf_counter()
+    while time.perf_counter() - begin < config.seconds:
+        loop.step()
+        steps += 1
+        _wait(config.device)
+    found = {f"steps in {config.seconds:g} s": steps, "accuracy": task.accuracy(loop.y), "F1": task.f1(loop.x.detach())}
+    getattr(loop, "stop", lambda: None)()
+    return found
+
+
+def _table(rounds: pd.DataFrame, facts: dict[str, dict[str, float]]) -> pd.DataFrame:
+    medians = rounds.median()
+    table = pd.DataFrame(
+        {
+            "ms per upper step": 1e3 * medians,
+            "ratio to the bare loop": rounds.div(rounds[BARE], axis=0).median(),
+            "ratio to the products": rounds.div(rounds[FLOOR], axis=0).median(),
+        }
+    )
+    table = table.join(pd.DataFrame(facts).T)
+    table.index.name = "loop"
+    return table.sort_values("ms per upper step")
+
+
+def _section(config: Config, table: pd.DataFrame, absent: dict[str, str]) -> Section:
+    precision = "float32 products with inputs rounded to TF32" if config.tf32 else "plain float32"
+    missing = "; ".join(f"{name}: {why}" for name, why in absent.items())
+    times = table["ms per upper step"]
+    fastest, floor = str(times.drop(FLOOR).idxmin()), float(times[FLOOR])
+    return Section(
+        "Speed",
+        f"Hyper-cleaning on {config.data}: {config.train} training rows, {config.hidden} hidden units, {config.T} "
+        f"lower gradients an upper step, on {config.device}, {precision}. Medians of {config.rounds} interleaved rounds. "
+        "The cosine and relative error are those of the first hypergradient against dF(x, y_T(x))/dx in float64, which "
+        "BVFIM does not estimate: its gradient is that of the barrier problem."
+        + (f"\n\nNot taking part: {missing}." if missing else ""),
+        "",
+        f"The fastest is {fastest}; the matrix products alone take {floor:.3g} ms.",
+        ("speed",),
+        ("speed",),
+    )
+
+
+def _figure(table: pd.DataFrame) -> Figure:
+    figure, axes = panels(1, 1, width=8.0, height=0.6 + 0.26 * len(table))
+    colours = [CYCLE[0] if n.startswith("bvfim") else CYCLE[5] if n in (BARE, FLOOR) else CYCLE[2] for n in table.index]
+    axes[0, 0].barh(list(table.index)[::-1], table["ms per upper step"][::-1], color=colours[::-1])
+    axes[0, 0].set(xlabel="ms per upper step")
     return figure
