@@ -19,16 +19,20 @@ Tree: TypeAlias = Any
 
 def leaves(tree: Tree) -> list[Any]:
     """The leaves of ``tree`` in a fixed order."""
-    return optree.tree_leaves(tree)
+    return [tree] if isinstance(tree, Tensor) else optree.tree_leaves(tree)
 
 
 def map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
     """``fn`` leaf by leaf, over one or several trees of the same structure."""
+    if isinstance(tree, Tensor) and all(isinstance(other, Tensor) for other in rest):
+        return fn(tree, *rest)
     return optree.tree_map(fn, tree, *rest)
 
 
 def unflatten(like: Tree, new_leaves: Sequence[Any]) -> Tree:
     """The tree with the structure of ``like`` and the leaves ``new_leaves``."""
+    if isinstance(like, Tensor) and len(new_leaves) == 1:
+        return new_leaves[0]
     return optree.tree_unflatten(optree.tree_structure(like), new_leaves)
 
 
@@ -122,17 +126,18 @@ def grad(
 ) -> Tree:
     """The gradient of sum_i weights_i outputs_i with respect to ``inputs``, a tree like it.
 
+    Without weights the outputs are scalars, and their weights are one.
     An input that the outputs do not depend on has the derivative zero.
     """
     outputs = [outputs] if isinstance(outputs, Tensor) else outputs
-    weights = [torch.ones_like(o) for o in outputs] if weights is None else weights
-    attached = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
+    pairs = zip(outputs, [None] * len(outputs) if weights is None else weights, strict=True)
+    attached = [(o, w) for o, w in pairs if o.requires_grad]
     if not attached:
         return zeros_like(inputs)
     found = torch.autograd.grad(
         [o for o, _ in attached],
         leaves(inputs),
-        grad_outputs=[w for _, w in attached],
+        grad_outputs=None if weights is None else [w for _, w in attached],
         create_graph=create_graph,
         retain_graph=retain_graph,
         materialize_grads=True,

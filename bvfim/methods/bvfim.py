@@ -216,23 +216,24 @@ class BVFIM(Estimator):
     ) -> tuple[Tree, Info]:
         """Ty steps on F + theta/2 |y|^2 - tau ln(slack(f)) that keep the slack positive."""
 
-        def merit(y: Tree, F: Tensor, f: Tensor) -> Tensor:
-            barrier = F + theta / 2 * tree.dot(y, y) - tau * torch.log(slack(f))
-            return torch.where(slack(f) > 0, barrier, f)
+        def judged(y: Tree, F: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+            """Whether y is inside, and its merit: the barrier problem's objective there, else f."""
+            s = slack(f)
+            inside = s > 0
+            return inside, torch.where(inside, F + theta / 2 * tree.dot(y, y) - tau * torch.log(s), f)
 
         def weigh(F: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-            inside = slack(f) > 0
-            return inside.to(F.dtype), torch.where(inside, tau / slack(f), torch.ones_like(f))
+            s = slack(f)
+            inside = s > 0
+            return inside.to(F.dtype), torch.where(inside, tau / s, 1.0)
 
         def probe(y: Tree) -> Probe:
             F, f, direction = at.weighted_grad(y, weigh)
-            inside = slack(f) > 0
-            direction = tree.axpy(theta * inside.to(f.dtype), y, direction)
-            return Probe(inside, merit(y, F, f), direction)
+            inside, merit = judged(y, F, f)
+            return Probe(inside, merit, tree.axpy(theta * inside.to(f.dtype), y, direction))
 
         def check(y: Tree) -> tuple[Tensor, Tensor]:
-            F, f = at.values(y)
-            return slack(f) > 0, merit(y, F, f)
+            return judged(y, *at.values(y))
 
         y, inside, dropped = descend_inside(probe, check, y, self.y_steps, lr, at.problem.project_y, at.inner)
         return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(dropped.dtype)}
