@@ -31,6 +31,11 @@ class Loop(Protocol):
     x: Tensor
     """The upper variable."""
 
+    @property
+    def y(self) -> dict[str, Tensor]:
+        """The lower variable, the network."""
+        ...
+
     def step(self) -> Tensor:
         """One upper step: T lower steps from where the last ended, the hypergradient, an Adam step on x.
 
