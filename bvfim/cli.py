@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import signal
 import sys
 import traceback
 import warnings
@@ -11,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import numpy as np
+import pandas as pd
 import torch
 import typer
 from rich.box import SIMPLE_HEAD
@@ -26,7 +30,7 @@ from bvfim.experiments import assumptions, basins, complexity, sizes, theorem, t
 from bvfim.experiments import demo as demo_experiment
 from bvfim.experiments.parts import How
 from bvfim.live import LiveTable
-from bvfim.status import BvfimError, DataError, no_such
+from bvfim.status import BvfimError, DataError, Status, no_such
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
@@ -43,6 +47,7 @@ EXPERIMENTS: dict[str, tuple[ModuleType, ...]] = {
 """What ``bvfim reproduce`` knows, and the modules that make it up."""
 
 Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the settings that made them.")]
+Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of everything that is random.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes on the CPU, one thread each.")]
 
 
@@ -65,7 +70,9 @@ def demo(out: Out = Path("out/demo"), workers: Workers = 2) -> None:
     config = demo_experiment.Config()
     results = demo_experiment.run(config, How(_prepared(out) / "parts", workers=workers, track=_parts("solving")))
     lead = "A bilevel problem whose lower level is not convex, by four methods."
-    _page(out, "bvfim demo", lead, [_finish("demo", config, results, out)])
+    chapter = _saved("demo", config, results, out)
+    _page(out, "bvfim demo", lead, [chapter])
+    _show(chapter)
 
 
 @app.command()
@@ -74,13 +81,15 @@ def solve(
     method: Annotated[str | None, typer.Option(help="A method by name, instead of the file's.")] = None,
     steps: Annotated[int | None, typer.Option(min=0, help="The most updates of x, instead of the file's.")] = None,
     tol: Annotated[float | None, typer.Option(min=0, help="When to stop: the method's own measure.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of everything that is random.")] = None,
+    seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="The folder for the report; out/ and the file's name.")] = None,
     debug: Annotated[bool, typer.Option(help="Show the whole traceback of an error.")] = False,
 ) -> None:
-    """Solve the problem that a file states, show its course, and save a report; exit code 1 if it is not solved."""
+    """Solve the problem that a file states, show its course, and save a report; exit code 1 if the run broke off."""
     if seed is not None:
         torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
     try:
         stated = script.load(file).changed(method, steps, tol, seed)
         out = _prepared(Path("out", file.stem) if out is None else out)
@@ -90,8 +99,12 @@ def solve(
             traceback.print_exc()
         raise
     script_report.save_solution(solution, out / "solution.safetensors")
-    config, results = script_report.settings(stated, solution), script_report.results(stated, solution)
-    _page(out, f"{file.name}, solved", str(solution), [_finish(file.stem, config, results, out)])
+    config, results = script_report.settings(stated, solution, seed), script_report.results(stated, solution)
+    chapter = _saved(file.stem, config, results, out)
+    _page(out, f"{file.name}: {solution.status.value.replace('_', ' ')}", str(solution), [chapter])
+    _show(chapter)
+    if solution.status is Status.INTERRUPTED:
+        raise typer.Exit(130)
     if not solution.status.ok:
         raise typer.Exit(1)
 
@@ -100,7 +113,7 @@ def solve(
 def reproduce(
     names: Annotated[list[str], typer.Argument(help=f"Which experiments: {', '.join(EXPERIMENTS)}, or all.")],
     out: Out = Path("out"),
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything that is random.")] = 0,
     quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
@@ -116,7 +129,12 @@ def reproduce(
         config = config.quick() if quick else config
         folder = _prepared(out / name)
         how = How(folder / "parts", resume, workers if device == "cpu" else 1, _parts(name))
-        chapters.append(_finish(name, config, module.run(config, how), folder))
+        try:
+            chapters.append(_saved(name, config, module.run(config, how), folder))
+        except KeyboardInterrupt:
+            Console(stderr=True).print("stopped; what was measured is kept, and the same command with --resume goes on")
+            raise typer.Exit(130) from None
+        _show(chapters[-1])
     title = "BVFIM, reproduced" + (" (quick sizes)" if quick else "")
     lead = "The experiments of Liu et al. (ICML 2021), run again: " + ", ".join(chosen) + "."
     _page(out, title, lead, chapters)
@@ -140,7 +158,9 @@ def bench_speed(
         config = replace(config, train=600, validation=600)
     results = speed.run(config, _track("timing"))
     lead = "An upper step of hyper-cleaning: every method, a bare loop, other libraries, and the hardware's floor."
-    _page(out, "bvfim bench speed", lead, [_finish("speed", config, results, _prepared(out))])
+    chapter = _saved("speed", config, results, _prepared(out))
+    _page(out, "bvfim bench speed", lead, [chapter])
+    _show(chapter)
 
 
 @bench_app.command("problems")
@@ -165,7 +185,9 @@ def bench_problems(
         config = replace(config, methods=("adaptivebvfim", "rhg"), starts=2, steps=100)
     lead = "Problems with known optima, by several methods from the same starts."
     results = problems.run(config, _track("solving"))
-    _page(out, "bvfim bench problems", lead, [_finish("problems", config, results, out)])
+    chapter = _saved("problems", config, results, out)
+    _page(out, "bvfim bench problems", lead, [chapter])
+    _show(chapter)
 
 
 def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
@@ -178,7 +200,7 @@ def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
 
 def _require_device(device: str) -> None:
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         raise DataError(f"--device {device}: {str(error).splitlines()[0]}") from error
 
@@ -203,19 +225,31 @@ def _prepared(out: Path) -> Path:
     return out
 
 
-def _finish(name: str, config: Any, results: report.Results, out: Path) -> page.Chapter:
-    """Save and show what an experiment gave back."""
-    written = report.save(results, config, out)
-    first, frame = next(iter(results.tables.items()))
-    title, frame = frame.attrs.get("title", first), frame.reset_index()
-    table = Table(*map(str, frame.columns), title=title, box=SIMPLE_HEAD)
-    for row in frame.itertuples(index=False):
-        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
-    console.print(table)
-    for what, number in results.summary.items():
-        console.print(f"{what}: {number}", markup=False)
-    console.print(f"{len(written)} files in {out}", soft_wrap=True, markup=False)
+def _saved(name: str, config: Any, results: report.Results, out: Path) -> page.Chapter:
+    report.save(results, config, out)
     return page.Chapter(name, config, results, out)
+
+
+def _show(chapter: page.Chapter) -> None:
+    """The first table of an experiment, as many of its columns as fit, and its summary."""
+    first, frame = next(iter(chapter.results.tables.items()))
+    title, frame = frame.attrs.get("title", first), frame.reset_index()
+    shown = len(frame.columns)
+    while shown > 2 and console.measure(_table(frame.iloc[:, :shown], title)).maximum > console.width:
+        shown -= 1
+    console.print(_table(frame.iloc[:, :shown], title))
+    if shown < len(frame.columns):
+        console.print(f"{len(frame.columns) - shown} more columns in {first}.csv", markup=False)
+    for what, number in chapter.results.summary.items():
+        console.print(f"{what}: {number}", markup=False)
+    console.print(f"data and pictures: {chapter.folder}", soft_wrap=True, markup=False)
+
+
+def _table(frame: pd.DataFrame, title: str) -> Table:
+    table = Table(*(escape(str(name)) for name in frame.columns), title=escape(title), box=SIMPLE_HEAD)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else escape(str(v)) for v in row))
+    return table
 
 
 def _page(out: Path, title: str, lead: str, chapters: Sequence[page.Chapter]) -> None:
@@ -227,6 +261,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: Console(stderr=True).print(
         f"[yellow]warning:[/yellow] {escape(str(message))}", soft_wrap=True
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that workers end and the cursor comes back
     try:
         app()
     except (BvfimError, OSError) as error:

@@ -99,6 +99,7 @@ def save(results: Results, config: Any, out: Path) -> list[Path]:
         The files written.
     """
     out.mkdir(parents=True, exist_ok=True)
+    _forget(out)
     written = []
     for name, table in results.tables.items():
         written.append(out / f"{name}.csv")
@@ -107,10 +108,22 @@ def save(results: Results, config: Any, out: Path) -> list[Path]:
         written += [out / f"{name}.png", out / f"{name}.svg"]
         figure.savefig(written[-2], dpi=150, bbox_inches="tight")
         written[-1].write_text(svg(figure), encoding="utf-8")
-    about = {"config": dataclasses.asdict(config), "machine": machine(), "summary": results.summary}
+    names = sorted(path.name for path in written)
+    about = {"config": dataclasses.asdict(config), "machine": machine(), "summary": results.summary, "files": names}
     written.append(out / "summary.json")
     written[-1].write_text(json.dumps(about, indent=2, default=str) + "\n")
     return written
+
+
+def _forget(out: Path) -> None:
+    """Remove the tables and figures of the run before, which its summary names."""
+    try:
+        names = json.loads((out / "summary.json").read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in names:
+        if Path(name).name == name and Path(name).suffix in (".csv", ".png", ".svg"):
+            (out / name).unlink(missing_ok=True)
 
 
 def svg(figure: Figure) -> str:

@@ -44,10 +44,11 @@ class Settings:
     method: str
     steps: int
     tol: float | None
+    seed: int | None = None
 
 
-def settings(stated: Stated, solution: Solution) -> Settings:
-    """What was run: the file, the method that was chosen, and for how long at most.
+def settings(stated: Stated, solution: Solution, seed: int | None = None) -> Settings:
+    """What was run: the file, the method that was chosen, for how long at most, and the seed that was given.
 
     Example:
         >>> import torch, bvfim
@@ -60,7 +61,7 @@ def settings(stated: Stated, solution: Solution) -> Settings:
         "RHG(steps=5, lr=0.01, dynamics=None, start='warm', segment=1)"
     """
     method = re.sub(r" at 0x[0-9a-f]+", "", repr(solution.method))
-    return Settings(str(stated.file), method, stated.steps, stated.tol)
+    return Settings(str(stated.file), method, stated.steps, stated.tol, seed)
 
 
 def results(stated: Stated, solution: Solution) -> Results:
@@ -153,9 +154,10 @@ def save_solution(solution: Solution, path: str | os.PathLike[str]) -> Path:
 
 _POINT = "The point that was found, and what it took. All of it is in solution.safetensors, at full precision."
 _SHOWN = (
-    "What the run has shown of this point, all of it local. F at the optimum nearby lies between relaxed and polished; "
-    "gap is f(x, y) less the lowest f(x, ·) that was found, and closed below gap_allowed; multimodal says whether "
-    "f(x, ·) was seen to have other minima."
+    "What the run has shown of this point, all of it local, and no more than its status says. relaxed and polished are "
+    "F before and after y descends to a lower solution: they agree to tol where the run has converged. gap is f(x, y) "
+    "less the lowest f(x, ·) that was found, and closed below gap_allowed; multimodal says whether f(x, ·) was seen to "
+    "have other minima."
 )
 _COURSE = (
     f"F and f over the steps, and what the method reports of itself. At most {ROWS} rows; history.csv has them all."

@@ -13,7 +13,7 @@ class Status(enum.Enum):
     Example:
         >>> import bvfim
         >>> bvfim.Status.MAX_STEPS.advice
-        'All steps were taken. Look at the history: raise steps while F still falls.'
+        'All steps were taken. Look at the history: raise steps while F still moves.'
         >>> bvfim.Status.SLACK_LOST.ok
         False
     """
@@ -23,7 +23,7 @@ class Status(enum.Enum):
     CONVERGED = ("converged", "The method's test of convergence is met, within tol.")
     MAX_STEPS = (
         "max_steps",
-        "All steps were taken. Look at the history: raise steps while F still falls.",
+        "All steps were taken. Look at the history: raise steps while F still moves.",
     )
     TIME_LIMIT = ("time_limit", "The time limit was reached. Raise it, or resume from a checkpoint.")
     STOPPED = ("stopped", "A callback asked to stop.")
@@ -42,7 +42,8 @@ class Status(enum.Enum):
     STUCK = (
         "stuck",
         "The lower gap is closed, but x was not shown to be stationary: the value function has a kink there, as where "
-        "the lower solution jumps, or an objective is not smooth. Compare the F of several starts.",
+        "the lower solution jumps, an objective is not smooth, or tol is finer than rounding allows. Compare the F of "
+        "several starts.",
     )
     GAP_OPEN = (
         "gap_open",

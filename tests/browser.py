@@ -28,7 +28,8 @@ def browsed(path, width, scheme):
         measured = tab.evaluate(
             """() => ({
                 width: document.documentElement.scrollWidth,
-                images: [...document.images].map(i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
+                images: [...document.images].filter(i => i.offsetWidth > 0).map(
+                    i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
                 page: getComputedStyle(document.body).backgroundColor,
                 small: [...document.querySelectorAll('p, td, th, a')].filter(
                     e => parseFloat(getComputedStyle(e).fontSize) < 12).length,

@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from rich.console import Console
 from safetensors.torch import load_file
 
 import bvfim
+from bvfim import cli, page, report
 from tests.browser import VIEWS, assert_shown
 
 
@@ -135,3 +138,20 @@ def test_a_wrong_file_is_told_in_one_screen_with_its_line(line, told, tmp_path):
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 24
     assert "Traceback" in run("solve", "file.py", "--debug", cwd=tmp_path).stderr
+
+
+def test_a_narrow_terminal_gets_the_columns_that_fit(reproduced, monkeypatch, capsys):
+    frame = pd.read_csv(reproduced / "theorem" / "theorem-falling.csv").set_index(["problem", "k"])
+    for width in (80, 300):
+        monkeypatch.setattr(cli, "console", Console(width=width))
+        cli._show(page.Chapter("theorem", None, report.Results({"theorem-falling": frame}), reproduced))
+    narrow, wide = capsys.readouterr().out.split("data and pictures:")[:2]
+    assert "more columns in theorem-falling.csv" in narrow
+    assert "0.3219" in narrow, "whole numbers, not the beginnings of them"
+    assert "more columns" not in wide
+
+
+def test_marks_in_a_table_are_shown_as_they_are(capsys):
+    frame = pd.DataFrame({"[/x]": ["[red]"]})
+    cli._show(page.Chapter("any", None, report.Results({"t": frame})))
+    assert "[/x]" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 
 from bvfim import page
 from bvfim.plots import legend, panels
-from bvfim.report import Results, Section, svg
+from bvfim.report import Results, Section, save, svg
 from tests.browser import VIEWS, assert_shown
 
 
@@ -83,3 +83,11 @@ def test_results_without_sections_are_shown_in_a_row(tmp_path):
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_a_browser_shows_it_without_error_or_request(written, width, scheme):
     assert_shown(written, width, scheme)
+
+
+def test_a_second_run_leaves_nothing_of_the_first_behind(tmp_path):
+    (tmp_path / "mine.csv").write_text("kept")
+    first = Results({"old": pd.DataFrame({"a": [1]})}, {"drawn": figure()})
+    save(first, Config(), tmp_path)
+    save(Results({"new": pd.DataFrame({"a": [1]})}), Config(), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.csv", "new.csv", "summary.json"}

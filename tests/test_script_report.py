@@ -104,6 +104,7 @@ def test_the_history_is_saved_whole_and_shown_thinned(rhg, tmp_path):
         "method": "RHG(steps=20, lr=0.1, dynamics=None, start='warm', segment=1)",
         "steps": 40,
         "tol": None,
+        "seed": None,
     }
 
 
@@ -142,7 +143,7 @@ def test_the_page_has_every_section_and_no_long_table(adaptive, rhg, tmp_path):
         assert "y/more/0" in text
         assert ended(stated, solution) in text
         assert text.count("<tr") < 60
-        assert text.count("<img") == 2
+        assert text.count('<img class="light"') == 2
 
 
 def test_no_step_at_all_is_a_report_too(tmp_path):

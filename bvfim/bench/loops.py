@@ -73,7 +73,8 @@ class Solving:
                 adam = lambda p: torch.optim.Adam(p, budget.x_lr)  # noqa: E731
                 self.asked.acquire()
                 how: dict[str, Any] = {"steps": 10**9, "callbacks": [self._hold], "accelerate": accelerate}
-                bvfim.solve(task.problem, task.x, task.y, method, adam, **how)
+                ended = bvfim.solve(task.problem, task.x, task.y, method, adam, **how)
+                self.error = RuntimeError(str(ended))
             except BaseException as error:
                 self.error = error
             self.done.release()

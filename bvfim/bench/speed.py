@@ -131,18 +131,23 @@ def _run(config: Config, progress: Any) -> Results:
         try:
             loops[name], facts[name] = _first(build, exact, config.device)
         except Exception as error:  # a peer may fail on this device or version: told, not hidden
-            absent[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            absent[name] = _reason(error)
     inputs = torch.randn(config.train, task.test_inputs.shape[1], device=config.device)
     actions = {name: loop.step for name, loop in loops.items()} | {FLOOR: Products(task, config.budget, inputs).step}
-    rows = [
-        {name: _seconds(action, config) for name, action in actions.items()} for _ in progress(range(config.rounds))
-    ]
+    rows: list[dict[str, float]] = []
+    for _ in progress(list(range(config.rounds))):
+        rows.append({})
+        for name in [name for name in actions if name not in absent]:
+            try:
+                rows[-1][name] = _seconds(actions[name], config)
+            except Exception as error:
+                absent[name] = _reason(error)
     for loop in loops.values():
         getattr(loop, "stop", lambda: None)()
-    rounds = pd.DataFrame(rows)
+    rounds = pd.DataFrame(rows).drop(columns=list(absent), errors="ignore")
     table = _table(rounds, facts)
     if config.seconds:
-        scores = {name: _trained(builders[name], task, config) for name in loops}
+        scores = {name: _trained(builders[name], task, config) for name in loops if name not in absent}
         table = table.join(pd.DataFrame(scores).T)
     own = [name for name in table.index if name.startswith("bvfim BVFIM, printed")]  # the same evaluations
     ratios = table["ratio to the bare loop"]
@@ -154,6 +159,10 @@ def _run(config: Config, progress: Any) -> Results:
     return Results(
         {"speed": table, "rounds": rounds}, {"speed": _figure(table)}, summary, (_section(config, table, absent),)
     )
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
 def _first(build: Callable[[], Any], exact: Tensor, device: str) -> tuple[Any, dict[str, float]]:

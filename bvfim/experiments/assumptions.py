@@ -19,7 +19,7 @@ from torch import Tensor
 
 import bvfim
 from bvfim.experiments.paper import ASSUMPTIONS
-from bvfim.experiments.parts import How, Part, measured
+from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.plots import COLOURS, panels
 from bvfim.report import Results, Section
 
@@ -157,6 +157,7 @@ def end(case: str, label: str, config: Config) -> pd.DataFrame:
     else:
         adam = partial(torch.optim.Adam, lr=config.lr)
         found = bvfim.solve(stated.problem, x, y, method, adam, config.steps)
+    finished(found)
     at = float(found.x)
     row = {
         "x": at,
@@ -191,6 +192,7 @@ def run(config: Config, how: How = How()) -> Results:  # noqa: B008
     frame["solved"] = (frame["|x - x*|"] <= SOLVED) & (frame["lower gap"] <= SOLVED)
     frame["needs it, by Table 1"] = [_needs(row["case"], row["method"]) for _, row in frame.iterrows()]
     table = frame.pivot_table(index="method", columns="case", values="solved", aggfunc="first", sort=False)
+    table.columns.name = None
     table.attrs["title"] = "solved without a convex lower level, a single lower solution, an invertible Hessian?"
     frames = {"assumptions": table, **{case: _own(frame, case) for case in cases()}}
     figures = {case: _figure(stated, frame[frame["case"] == case]) for case, stated in cases().items()}

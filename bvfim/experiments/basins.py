@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 import bvfim
-from bvfim.experiments.parts import How, Part, measured
+from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.experiments.toy_settings import methods, name, updates
 from bvfim.plots import panels
 from bvfim.report import Results, Section
@@ -70,6 +70,7 @@ def ends(method: Any, a: float, rate: float, config: Config) -> pd.DataFrame:
         steps = {step: rate for step in ("lr", "z_lr", "y_lr") if hasattr(method, step)}
         method = replace(method, **steps)
     found = bvfim.solve_many(sine(a).problem, xs, ys, method, updates(method, config.steps), **options)
+    finished(*found)
     rows = [(float(s.x), float(s.y), s.lower + 1, s.status.value) for s in found]
     table = pd.DataFrame(rows, columns=["x", "y", "gap", "status"])
     table.insert(0, "y0", ys.flatten().tolist())

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 import torch
 
-from bvfim.status import DataError
+from bvfim.solve import Solution
+from bvfim.status import DataError, Status
 from bvfim.version import __version__
 
 Part: TypeAlias = Callable[[], pd.DataFrame]
@@ -43,6 +45,17 @@ class How:
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda parts, count: parts
 
 
+def finished(*solutions: Solution) -> None:
+    """Stop the experiment where a solve was interrupted: it ends quietly with what it has, which is no measurement.
+
+    Example:
+        >>> from bvfim.experiments.parts import finished
+        >>> finished()
+    """
+    if any(solution.status is Status.INTERRUPTED for solution in solutions):
+        raise KeyboardInterrupt
+
+
 def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.DataFrame]:
     """The table of each part.
 
@@ -56,7 +69,7 @@ def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.Data
     saved = {} if how.folder is None else _prepared(how.folder, config, how.resume)
     tables = {name: saved[name] for name in parts if name in saved}
     left = {name: part for name, part in parts.items() if name not in tables}
-    for name, table in how.track(_done(left, how.workers), len(left)):
+    for name, table in how.track(_done(left, how.workers), len(left)) if left else ():
         tables[name] = table
         if how.folder is not None:
             _write(table, how.folder / f"{name}.csv")
@@ -67,13 +80,21 @@ def _done(parts: dict[str, Part], workers: int) -> Iterator[tuple[str, pd.DataFr
     if workers == 1 or len(parts) < 2:
         yield from ((name, part()) for name, part in parts.items())
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
         jobs = {pool.submit(part): name for name, part in parts.items()}
         try:
             yield from ((jobs[job], job.result()) for job in as_completed(jobs))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
             raise
+
+
+def _begin() -> None:
+    """A worker has one thread, and leaves Ctrl-C to the process that began it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
 
 
 def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame]:
@@ -81,7 +102,10 @@ def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame
     about = folder / "config.json"
     stated = json.loads(json.dumps({"bvfim": __version__, **dataclasses.asdict(config)}, default=str))
     if resume and about.exists():
-        found = json.loads(about.read_text())
+        try:
+            found = dict(json.loads(about.read_text()))
+        except ValueError as error:
+            raise DataError(f"{about} is damaged ({error}); start anew without --resume") from error
         if found != stated:
             other = sorted(key for key in {*found, *stated} if found.get(key) != stated.get(key))
             raise DataError(
@@ -91,7 +115,9 @@ def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.csv"):
         path.unlink()
-    about.write_text(json.dumps(stated, indent=2) + "\n")
+    unfinished = about.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(stated, indent=2) + "\n")
+    unfinished.replace(about)
     return {}
 
 
@@ -104,9 +130,12 @@ def _write(table: pd.DataFrame, path: Path) -> None:
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False).apply(_numbers)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False).apply(_numbers)
     except ValueError as error:
         raise DataError(f"{path} is damaged ({error}); delete it, or start anew without --resume") from error
+    if table.empty:
+        raise DataError(f"{path} is damaged (it has no rows); delete it, or start anew without --resume")
+    return table
 
 
 def _numbers(column: pd.Series) -> pd.Series:

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 import bvfim
-from bvfim.experiments.parts import How, Part, measured
+from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.experiments.toy_settings import FAR, methods, name, updates
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
@@ -48,6 +48,7 @@ def end(method: Any, n: int, config: Config) -> pd.DataFrame:
     toy = sine(config.a, n)
     x, y = (torch.full((k,), config.start, dtype=torch.float64, device=config.device) for k in (1, n))
     found = bvfim.solve(toy.problem, x, y, method, steps=updates(method, config.steps))
+    finished(found)
     row = {
         "n": n,
         "|x - x*|": abs(float(found.x) - float(toy.x)),

@@ -17,7 +17,7 @@ import torch
 
 import bvfim
 from bvfim.experiments import toy_report
-from bvfim.experiments.parts import How, Part, measured
+from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.experiments.toy_settings import FAR, Config, methods, name, regularisers, updates
 from bvfim.methods import BVFIMState, LowerState
 from bvfim.report import Results
@@ -40,7 +40,9 @@ def _trace(method: Any, a: float, start: float, config: Config) -> pd.DataFrame:
         points.append((float(run.x), float(run.state.y), float(getattr(run.state, "z", run.state.y))))
 
     toy = sine(a)
-    history = bvfim.solve(toy.problem, at, at, method, steps=updates(method, config.steps), callbacks=[record]).history
+    solution = bvfim.solve(toy.problem, at, at, method, steps=updates(method, config.steps), callbacks=[record])
+    finished(solution)
+    history = solution.history
     work = history[["upper_gradients", "lower_gradients", "hvp", "jvp"]].sum(axis=1)
     found = pd.DataFrame(points, columns=["x", "y", "z"])
     found["F"] = (found["x"] - a) ** 2 + (found["y"] - a) ** 2

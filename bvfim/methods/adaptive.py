@@ -190,6 +190,9 @@ class AdaptiveBVFIM:
         return AdaptiveState(interior.batch.y.tree(y[0]), interior.batch.y.tree(starts.z[i]), i, starts)
 
     def _interior(self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int) -> Interior:
+        dtype = tree.leaves(x)[0].dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise MethodError(f"AdaptiveBVFIM needs float32 or float64, not {dtype}: a small slack would be rounding")
         of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
         batch = Batch(problem, Flat(x, of_x), Flat(y, of_y), counts)
         return Interior(batch, Flat([x, y], of_x + of_y), self.scouts, self.seed, stage)

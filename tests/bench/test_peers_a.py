@@ -72,7 +72,7 @@ def test_the_implicit_gradients_are_ours_where_the_lower_hessian_is_positive_def
 
 @pytest.mark.parametrize(("name", "activation"), [("TorchOpt CG", "identity"), ("TorchOpt Neumann", "relu")])
 def test_torchopt_goes_on_where_an_indefinite_hessian_makes_ours_stop(name, activation):
-    """Both do J products; the gradients are then not comparable."""
+    """Then neither is a solution of the linear system, and only their times compare."""
     task = small(activation=activation)
     solution = bvfim.solve(task.problem, task.x, task.y, EXACT[name], steps=1)
     assert solution.history["breakdown"].item() == 1

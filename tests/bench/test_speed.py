@@ -54,6 +54,14 @@ def test_an_error_in_a_paused_solve_reaches_whoever_steps(task):
         Solving(task, Failing(), Budget()).step()
 
 
+def test_a_paused_solve_that_has_ended_says_how(task):
+    blowing_up = bvfim.RHG(steps=50, lr=1e6)
+    loop = Solving(task, blowing_up, Budget())
+    with pytest.raises(RuntimeError, match="non_finite"):
+        for _ in range(50):
+            loop.step()
+
+
 @pytest.fixture(scope="module")
 def results():
     return speed.run(CONFIG)

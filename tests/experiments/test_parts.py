@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import bvfim
+from bvfim.experiments import assumptions
 from bvfim.experiments.parts import How, measured
 
 
@@ -87,3 +89,28 @@ def test_several_workers_give_what_one_gives(tmp_path):
     for i in (4, 2, 3):
         pd.testing.assert_frame_equal(found[str(i)], numbers(i))
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "2.csv", "3.csv", "4.csv"}
+
+
+def test_a_solve_that_was_interrupted_is_no_measurement(tmp_path, monkeypatch):
+    def quietly(*_, **__):
+        return SimpleNamespace(status=bvfim.Status.INTERRUPTED, x=0.0, upper=0.0, lower=0.0)
+
+    monkeypatch.setattr(bvfim, "solve", quietly)
+    with pytest.raises(KeyboardInterrupt):
+        assumptions.run(assumptions.Config().quick(), How(tmp_path))
+    assert list(tmp_path.glob("*.csv")) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_damaged_config_is_named(tmp_path, text):
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(bvfim.DataError, match="damaged|had another"):
+        measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))
+
+
+def test_a_part_without_rows_is_named(tmp_path):
+    measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
+    (tmp_path / "first.csv").write_text("n,root\n")
+    with pytest.raises(bvfim.DataError, match="it has no rows"):
+        measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))

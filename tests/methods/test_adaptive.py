@@ -277,3 +277,11 @@ def test_most_starts_of_most_problems():
     for seed in range(2):
         outcomes = [solved(test, s.x, s.y) for test in collection() for s in from_six_starts(test, seed)]
         assert sum(outcomes) >= 118
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused(dtype):
+    start = torch.ones(1, dtype=dtype)
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
+    with pytest.raises(bvfim.MethodError, match="needs float32 or float64"):
+        bvfim.solve(problem, start, start)
