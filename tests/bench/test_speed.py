@@ -57,9 +57,9 @@ def test_an_error_in_a_paused_solve_reaches_whoever_steps(task):
 def test_a_paused_solve_that_has_ended_says_how(task):
     blowing_up = bvfim.RHG(steps=50, lr=1e6)
     loop = Solving(task, blowing_up, Budget())
+    steps = (loop.step() for _ in range(50))
     with pytest.raises(RuntimeError, match="non_finite"):
-        for _ in range(50):
-            loop.step()
+        list(steps)
 
 
 @pytest.fixture(scope="module")

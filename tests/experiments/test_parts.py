@@ -105,7 +105,7 @@ def test_a_solve_that_was_interrupted_is_no_measurement(tmp_path, monkeypatch):
 def test_a_damaged_config_is_named(tmp_path, text):
     measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(bvfim.DataError, match="damaged|had another"):
+    with pytest.raises(bvfim.DataError, match=r"damaged|had another"):
         measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))
 
 
