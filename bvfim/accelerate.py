@@ -16,8 +16,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.mapped import MappedAt
-from bvfim.methods import Estimator
-from bvfim.methods.explicit import Explicit
+from bvfim.methods import BVFIM, Estimator
 from bvfim.problem import At, Evaluations, Problem
 from bvfim.status import BvfimWarning, MethodError
 from bvfim.tree import Tree
@@ -32,11 +31,15 @@ Found = tuple[Tree, Any, dict[str, Tensor]]
 """What an estimate gives back: a gradient, the next state, what to report."""
 
 
-class CompiledAt(MappedAt):
-    """The problem at one x, whose inner steps are compiled; their evaluations are counted elsewhere."""
+class CompiledAt(At):
+    """The problem at one x, whose inner steps are compiled; their evaluations are counted elsewhere.
 
-    lower_grad = MappedAt._lower_grad
-    weighted_grad = MappedAt._weighted_grad
+    The compiler follows the derivatives of torch.func, so that the gradients of the inner steps are those of
+    :class:`MappedAt`; whatever is not compiled stays with autograd.
+    """
+
+    lower_grad = _lower_grad = MappedAt._lower_grad
+    weighted_grad = _weighted_grad = MappedAt._weighted_grad
 
     def inner(self, step: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
         """The step, compiled as one graph."""
@@ -179,7 +182,7 @@ def stepper(accelerate: str, method: Any, x: Tree, y: Tree, steps: int) -> Any:
     if accelerate not in WAYS:
         raise MethodError(f"accelerate must be one of {', '.join(WAYS)}, not {accelerate!r}")
     cuda = tree.leaves(x)[0].is_cuda
-    inner = hasattr(method, "capturable") and not isinstance(method, Explicit)  # has steps to compile
+    inner = isinstance(method, BVFIM)  # whose steps have been compiled and checked on a device
     why = _unfit(method, cuda, accelerate)
     if accelerate == "auto":
         fits = why is None and cuda and steps >= 10 and tree.size(y) <= LAUNCH_BOUND
@@ -195,6 +198,6 @@ def stepper(accelerate: str, method: Any, x: Tree, y: Tree, steps: int) -> Any:
 def _unfit(method: Any, cuda: bool, accelerate: str) -> str | None:
     if not getattr(method, "capturable", False):
         return f"{type(method).__name__} is not known to be the same at every step"
-    if not cuda and (accelerate == "cudagraph" or isinstance(method, Explicit)):
+    if not cuda and (accelerate == "cudagraph" or not isinstance(method, BVFIM)):
         return "x is not on a CUDA device"
     return None

@@ -75,6 +75,8 @@ def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
     """c a + b, for a scalar c, in the dtype of b."""
     if isinstance(c, Tensor):
         return map(lambda s, t: t + c.to(t.dtype) * s, a, b)
+    if torch.compiler.is_compiling():  # Inductor has lost the alpha of an add that follows a matrix product
+        return map(lambda s, t: t + c * s, a, b)
     return map(lambda s, t: torch.add(t, s, alpha=c), a, b)
 
 

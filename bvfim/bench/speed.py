@@ -94,8 +94,6 @@ def contestants(config: Config, task: cleaning.Task) -> tuple[Contestants, dict[
         ways = {"": "none"} if not cuda else {"": "cudagraph"}
         if cuda and label.startswith("BVFIM"):
             ways = {", plain": "none", ", recorded": "cudagraph", ", compiled": "compile"}
-        elif cuda and label in ("CG", "Neumann"):
-            ways = {"": "compile"}
         for suffix, way in ways.items():
             found[f"bvfim {label}{suffix}"] = partial(Solving, task, method, budget, way)
     absent = {}
