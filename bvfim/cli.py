@@ -234,8 +234,8 @@ def _show(chapter: page.Chapter) -> None:
     """The first table of an experiment, as many of its columns as fit, and its summary."""
     first, frame = next(iter(chapter.results.tables.items()))
     title, frame = frame.attrs.get("title", first), frame.reset_index()
-    shown = len(frame.columns)
-    while shown > 2 and console.measure(_table(frame.iloc[:, :shown], title)).maximum > console.width:
+    shown, endless = len(frame.columns), Console(width=10_000)
+    while shown > 2 and endless.measure(_table(frame.iloc[:, :shown], title)).maximum > console.width:
         shown -= 1
     console.print(_table(frame.iloc[:, :shown], title))
     if shown < len(frame.columns):
