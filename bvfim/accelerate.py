@@ -38,8 +38,8 @@ class CompiledAt(At):
     :class:`MappedAt`; whatever is not compiled stays with autograd.
     """
 
-    lower_grad = _lower_grad = MappedAt._lower_grad
-    weighted_grad = _weighted_grad = MappedAt._weighted_grad
+    lower_grad = MappedAt._lower_grad
+    weighted_grad = MappedAt._weighted_grad
 
     def inner(self, step: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
         """The step, compiled as one graph."""
@@ -83,6 +83,20 @@ class Plain:
         return method.estimate(problem, x, state, k, data)
 
 
+def recorded(action: Callable[[], Any]) -> tuple[Any, Any]:
+    """A CUDA graph of the action, and what it returned: tensors that every replay fills anew."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # libraries and compilers set themselves up outside of the recording
+        action()
+        action()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = action()
+    return graph, found
+
+
 class Recording:
     """One step on inputs of given shapes, as a CUDA graph."""
 
@@ -96,15 +110,7 @@ class Recording:
         def step() -> Found:
             return fixed.estimate(problem, x, state, k, data)
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries and compilers set themselves up outside of the recording
-            step()
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.found = step()
+        self.graph, self.found = recorded(step)
 
     def replay(self, x: Tree, state: Any, data: Any, numbers: dict[str, float]) -> Found:
         """The step on these inputs. The gradient is overwritten by the next replay; the state is a copy."""

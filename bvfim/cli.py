@@ -70,9 +70,7 @@ def demo(out: Out = Path("out/demo"), workers: Workers = 2) -> None:
     config = demo_experiment.Config()
     results = demo_experiment.run(config, How(_prepared(out) / "parts", workers=workers, track=_parts("solving")))
     lead = "A bilevel problem whose lower level is not convex, by four methods."
-    chapter = _saved("demo", config, results, out)
-    _page(out, "bvfim demo", lead, [chapter])
-    _show(chapter)
+    _report("bvfim demo", lead, "demo", config, results, out)
 
 
 @app.command()
@@ -100,9 +98,8 @@ def solve(
         raise
     script_report.save_solution(solution, out / "solution.safetensors")
     config, results = script_report.settings(stated, solution, seed), script_report.results(stated, solution)
-    chapter = _saved(file.stem, config, results, out)
-    _page(out, f"{file.name}: {solution.status.value.replace('_', ' ')}", str(solution), [chapter])
-    _show(chapter)
+    title = f"{file.name}: {solution.status.value.replace('_', ' ')}"
+    _report(title, str(solution), file.stem, config, results, out)
     if solution.status is Status.INTERRUPTED:
         raise typer.Exit(130)
     if not solution.status.ok:
@@ -158,9 +155,7 @@ def bench_speed(
         config = replace(config, train=600, validation=600)
     results = speed.run(config, _track("timing"))
     lead = "An upper step of hyper-cleaning: every method, a bare loop, other libraries, and the hardware's floor."
-    chapter = _saved("speed", config, results, _prepared(out))
-    _page(out, "bvfim bench speed", lead, [chapter])
-    _show(chapter)
+    _report("bvfim bench speed", lead, "speed", config, results, out)
 
 
 @bench_app.command("problems")
@@ -185,9 +180,7 @@ def bench_problems(
         config = replace(config, methods=("adaptivebvfim", "rhg"), starts=2, steps=100)
     lead = "Problems with known optima, by several methods from the same starts."
     results = problems.run(config, _track("solving"))
-    chapter = _saved("problems", config, results, out)
-    _page(out, "bvfim bench problems", lead, [chapter])
-    _show(chapter)
+    _report("bvfim bench problems", lead, "problems", config, results, out)
 
 
 def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
@@ -228,6 +221,13 @@ def _prepared(out: Path) -> Path:
 def _saved(name: str, config: Any, results: report.Results, out: Path) -> page.Chapter:
     report.save(results, config, out)
     return page.Chapter(name, config, results, out)
+
+
+def _report(title: str, lead: str, name: str, config: Any, results: report.Results, out: Path) -> None:
+    """Save one experiment with a page of its own, then show it: a reader who closes the pipe loses nothing."""
+    chapter = _saved(name, config, results, out)
+    _page(out, title, lead, [chapter])
+    _show(chapter)
 
 
 def _show(chapter: page.Chapter) -> None:

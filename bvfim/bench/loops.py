@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import bvfim
+from bvfim.accelerate import recorded
 from bvfim.bench.peers.base import Budget
 from bvfim.experiments import cleaning
 
@@ -70,7 +72,7 @@ class Solving:
 
         def solve() -> None:
             try:
-                adam = lambda p: torch.optim.Adam(p, budget.x_lr)  # noqa: E731
+                adam = partial(torch.optim.Adam, lr=budget.x_lr)
                 self.asked.acquire()
                 how: dict[str, Any] = {"steps": 10**9, "callbacks": [self._hold], "accelerate": accelerate}
                 ended = bvfim.solve(task.problem, task.x, task.y, method, adam, **how)
@@ -135,17 +137,5 @@ class Products:
 
         self.step = products
         if hidden.is_cuda:
-            self.graph = _recorded(products)
-            self.step = self.graph.replay
-
-
-def _recorded(action: Any) -> Any:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        action()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        action()
-    return graph
+            graph, _ = recorded(products)
+            self.step = graph.replay

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import bvfim
+from bvfim.experiments.parts import finished
 from bvfim.report import Results
 from bvfim.solve import Solution
 from bvfim.status import ProblemError, Status, no_such
@@ -135,8 +136,7 @@ def _runs(config: Config, pair: tuple[int, str]) -> list[dict[str, Any]]:
     began = time.perf_counter()
     found = _solutions(test.problem, xs, ys, chosen, config)
     seconds = time.perf_counter() - began
-    if any(s.status is Status.INTERRUPTED for s in found):
-        raise KeyboardInterrupt  # a solve ends quietly with what it has; a bench would count that as its result
+    finished(*found)
     return [
         {"problem": test.name, "method": type(chosen).__name__, "start": i, **_judged(test, s), "seconds": seconds}
         for i, s in enumerate(found)

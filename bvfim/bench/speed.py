@@ -69,8 +69,15 @@ class Config:
 
 def problem(config: Config, dtype: torch.dtype = torch.float32) -> cleaning.Task:
     """The hyper-cleaning problem of a config."""
-    sizes = {"train": config.train, "validation": config.validation, "hidden": config.hidden}
-    return cleaning.problem(config.data, **sizes, seed=config.seed, device=config.device, dtype=dtype)  # type: ignore[arg-type]
+    return cleaning.problem(
+        config.data,
+        train=config.train,
+        validation=config.validation,
+        hidden=config.hidden,
+        seed=config.seed,
+        device=config.device,
+        dtype=dtype,
+    )
 
 
 def methods(T: int, J: int) -> dict[str, Any]:

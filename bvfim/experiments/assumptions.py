@@ -175,7 +175,7 @@ def parts(config: Config) -> dict[str, Part]:
     return {f"{case}-{label}".lower(): partial(end, case, label, config) for case, label in pairs}
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Measure and report.
 
     Args:

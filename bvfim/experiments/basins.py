@@ -102,7 +102,7 @@ def judged(table: pd.DataFrame, a: float) -> pd.Series:
     return found.mask(table["status"].isin(["non_finite", "slack_lost"]), kinds[4])
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Measure and report.
 
     Args:

@@ -93,7 +93,7 @@ def sweep(label: str, config: Config) -> pd.DataFrame:
     return pd.DataFrame([{"varied": varied, **measure(label, **size, device=config.device)} for varied, size in at])
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Sweep each size alone, fit the exponents, and set them beside the paper's orders.
 
     Args:

@@ -72,7 +72,7 @@ def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.Data
     for name, table in how.track(_done(left, how.workers), len(left)) if left else ():
         tables[name] = table
         if how.folder is not None:
-            _write(table, how.folder / f"{name}.csv")
+            _write(how.folder / f"{name}.csv", table.to_csv(index=False, na_rep="nan"))
     return {name: tables[name] for name in parts}
 
 
@@ -115,16 +115,14 @@ def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.csv"):
         path.unlink()
-    unfinished = about.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(stated, indent=2) + "\n")
-    unfinished.replace(about)
+    _write(about, json.dumps(stated, indent=2) + "\n")
     return {}
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
+def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
     unfinished = path.with_suffix(".unfinished")
-    table.to_csv(unfinished, index=False, na_rep="nan")
+    unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 

@@ -70,7 +70,7 @@ def parts(config: Config) -> dict[str, Part]:
     }
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Measure and report.
 
     Args:

@@ -171,7 +171,7 @@ def name(schedule: str, problem: str) -> str:
     return f"{schedule}-{problem.replace(' ', '-')}"
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Look at the functions, measure both halves of epi-convergence, and report.
 
     Args:

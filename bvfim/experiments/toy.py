@@ -105,7 +105,7 @@ def _to_solutions(x: float, y: float) -> float:
     return abs((x + y + math.pi / 2 + math.pi) % (2 * math.pi) - math.pi)
 
 
-def run(config: Config, how: How = How()) -> Results:  # noqa: B008
+def run(config: Config, how: How = How()) -> Results:
     """Measure and report.
 
     Args:

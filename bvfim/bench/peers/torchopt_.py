@@ -36,29 +36,13 @@ def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
     }
 
 
-class Unrolled:
-    """T steps of the functional SGD, which keeps their graph; then autograd back to x.
+class _Loop:
+    """x with its Adam, and y as the tuple of tensors that TorchOpt works on."""
 
-    ``MetaSGD`` on a module does the same; the functional form was the faster one.
-    """
-
-    def __init__(self, torchopt: ModuleType, task: cleaning.Task, budget: Budget) -> None:
+    def __init__(self, task: cleaning.Task, budget: Budget, y: tuple[Tensor, ...]) -> None:
         self.x = task.x.clone().requires_grad_()
         self._adam = torch.optim.Adam([self.x], lr=budget.x_lr)
-        self._y = tuple(t.detach().requires_grad_() for t in task.y.values())
-        self._sgd = torchopt.FuncOptimizer(torchopt.sgd(lr=budget.lr))
-        self._keys, self._problem, self._steps = list(task.y), task.problem, budget.T
-
-    def step(self) -> Tensor:
-        """One upper step."""
-        y = self._y
-        for _ in range(self._steps):
-            y = self._sgd.step(self._problem.lower(self.x, self._named(y)), y)
-        (gradient,) = torch.autograd.grad(self._problem.upper(self.x, self._named(y)), self.x)
-        self._y = tuple(t.detach().requires_grad_() for t in y)
-        self.x.grad = gradient
-        self._adam.step()
-        return gradient
+        self._keys, self._problem, self._y = list(task.y), task.problem, y
 
     @property
     def y(self) -> dict[str, Tensor]:
@@ -68,8 +52,33 @@ class Unrolled:
     def _named(self, y: tuple[Tensor, ...]) -> dict[str, Tensor]:
         return dict(zip(self._keys, y, strict=True))
 
+    def _move(self, gradient: Tensor) -> Tensor:
+        self.x.grad = gradient
+        self._adam.step()
+        return gradient
 
-class Implicit:
+
+class Unrolled(_Loop):
+    """T steps of the functional SGD, which keeps their graph; then autograd back to x.
+
+    ``MetaSGD`` on a module does the same; the functional form was the faster one.
+    """
+
+    def __init__(self, torchopt: ModuleType, task: cleaning.Task, budget: Budget) -> None:
+        super().__init__(task, budget, tuple(t.detach().requires_grad_() for t in task.y.values()))
+        self._sgd, self._steps = torchopt.FuncOptimizer(torchopt.sgd(lr=budget.lr)), budget.T
+
+    def step(self) -> Tensor:
+        """One upper step."""
+        y = self._y
+        for _ in range(self._steps):
+            y = self._sgd.step(self._problem.lower(self.x, self._named(y)), y)
+        (gradient,) = torch.autograd.grad(self._problem.upper(self.x, self._named(y)), self.x)
+        self._y = tuple(t.detach().requires_grad_() for t in y)
+        return self._move(gradient)
+
+
+class Implicit(_Loop):
     """T steps of the functional SGD in place, and ``custom_root`` around them for the gradient in x.
 
     Args:
@@ -80,10 +89,7 @@ class Implicit:
     """
 
     def __init__(self, torchopt: ModuleType, task: cleaning.Task, budget: Budget, solve: Any) -> None:
-        self.x = task.x.clone().requires_grad_()
-        self._adam = torch.optim.Adam([self.x], lr=budget.x_lr)
-        self._y = tuple(t.clone().requires_grad_() for t in task.y.values())
-        self._keys, self._problem = list(task.y), task.problem
+        super().__init__(task, budget, tuple(t.clone().requires_grad_() for t in task.y.values()))
         sgd = torchopt.sgd(lr=budget.lr)
 
         def lower(y: tuple[Tensor, ...], x: Tensor) -> Tensor:
@@ -106,14 +112,4 @@ class Implicit:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "We've integrated functorch", FutureWarning)
             (gradient,) = torch.autograd.grad(self._problem.upper(self.x, self._named(y)), self.x)
-        self.x.grad = gradient
-        self._adam.step()
-        return gradient
-
-    @property
-    def y(self) -> dict[str, Tensor]:
-        """The network."""
-        return self._named(self._y)
-
-    def _named(self, y: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return dict(zip(self._keys, y, strict=True))
+        return self._move(gradient)
