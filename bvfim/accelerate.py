@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.mapped import MappedAt
-from bvfim.methods import BVFIM, Estimator
+from bvfim.methods import BVFIM, CG, Estimator, Neumann
 from bvfim.problem import At, Evaluations, Problem
 from bvfim.status import BvfimWarning, MethodError
 from bvfim.tree import Tree
@@ -24,6 +24,8 @@ from bvfim.tree import Tree
 WAYS = ("auto", "none", "cudagraph", "compile")
 LAUNCH_BOUND = 20_000_000
 """Up to how many lower variables ``auto`` records a graph: above, the arithmetic takes far longer than its launches."""
+INNER = (BVFIM, CG, Neumann)
+"""The methods with inner steps to compile; the others differentiate through theirs."""
 LONG = 5000
 """From how many upper steps on ``auto`` compiles: it takes tens of seconds."""
 
@@ -188,7 +190,7 @@ def stepper(accelerate: str, method: Any, x: Tree, y: Tree, steps: int) -> Any:
     if accelerate not in WAYS:
         raise MethodError(f"accelerate must be one of {', '.join(WAYS)}, not {accelerate!r}")
     cuda = tree.leaves(x)[0].is_cuda
-    inner = isinstance(method, BVFIM)  # whose steps have been compiled and checked on a device
+    inner = isinstance(method, INNER)
     why = _unfit(method, cuda, accelerate)
     if accelerate == "auto":
         fits = why is None and cuda and steps >= 10 and tree.size(y) <= LAUNCH_BOUND
@@ -204,6 +206,6 @@ def stepper(accelerate: str, method: Any, x: Tree, y: Tree, steps: int) -> Any:
 def _unfit(method: Any, cuda: bool, accelerate: str) -> str | None:
     if not getattr(method, "capturable", False):
         return f"{type(method).__name__} is not known to be the same at every step"
-    if not cuda and (accelerate == "cudagraph" or not isinstance(method, BVFIM)):
+    if not cuda and (accelerate == "cudagraph" or not isinstance(method, INNER)):
         return "x is not on a CUDA device"
     return None

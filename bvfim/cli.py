@@ -25,7 +25,7 @@ from rich.table import Table
 
 import bvfim
 from bvfim import page, report, script, script_report
-from bvfim.bench import problems, speed
+from bvfim.bench import growth, problems, speed
 from bvfim.experiments import assumptions, basins, complexity, sizes, theorem, toy
 from bvfim.experiments import demo as demo_experiment
 from bvfim.experiments.parts import How
@@ -156,6 +156,24 @@ def bench_speed(
     results = speed.run(config, _track("timing"))
     lead = "An upper step of hyper-cleaning: every method, a bare loop, other libraries, and the hardware's floor."
     _report("bvfim bench speed", lead, "speed", config, results, out)
+
+
+@bench_app.command("growth")
+def bench_growth(
+    inputs: Annotated[int, typer.Option(min=1, help="The length of a row: 784 as MNIST's, 3072 as CIFAR-10's.")] = 784,
+    device: Annotated[str, typer.Option(help="Where to compute; a GPU gets sizes up to 1e8.")] = "cpu",
+    tf32: Annotated[bool, typer.Option(help="Round the inputs of float32 products to TF32.")] = False,
+    quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
+    out: Out = Path("out/growth"),
+) -> None:
+    """Measure how time and memory of an upper step grow with the lower variables, the samples and the lower steps."""
+    _require_device(device)
+    config = growth.Config(inputs=inputs, device=device, tf32=tf32)
+    config = config.quick() if quick else config if device == "cpu" else config.whole()
+    results = growth.run(config, How(_prepared(out) / "parts", resume, track=_parts("measuring")))
+    lead = "Time and memory of an upper step of every method, while one size grows."
+    _report("bvfim bench growth", lead, "growth", config, results, out)
 
 
 @bench_app.command("problems")

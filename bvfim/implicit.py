@@ -36,11 +36,12 @@ def implicit_gradient(at: At, y: Tree, solve: LinearSolver, damping: float = 0.0
     """The implicit hypergradient in u at y, with (Hessian + damping I) q = F_y solved by ``solve``."""
     F, F_u, F_y = at.upper_grads(y)
     f_y, hessian, cross = at.lower_products(y)
-    free, curve = sets.tangent(at.problem.y_set, y, f_y)
+    free, curved = sets.tangent(at.problem.y_set, y, f_y)
 
     def matvec(v: Tree) -> Tree:
         v = free(v)
-        return free(tree.axpy(damping, v, tree.add(hessian(v), curve(v))))
+        product = curved(v, hessian(v))
+        return free(tree.axpy(damping, v, product) if damping else product)
 
     linear = solve(matvec, free(F_y))
     return Implicit(F, tree.sub(F_u, cross(free(linear.solution))), linear)

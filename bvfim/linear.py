@@ -79,7 +79,7 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         q, r = tree.axpy(alpha, p, q), tree.where(active, tree.axpy(-alpha, Ap, r), r)
         r = _orthogonal(r, earlier[: step + 1]) if exact else r
         rr_next = tree.dot(r, r)
-        p = tree.where(active, tree.axpy(rr_next / rr, p, r), p)
+        p = tree.axpy(torch.where(active, rr_next / rr, torch.zeros_like(rr)), p, r)
         rr = torch.where(active, rr_next, rr)
         taken = taken + active
         active = active & (rr > (eps * eps) * bb)
@@ -113,7 +113,7 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
         >>> neumann(lambda v: A @ v, torch.tensor([1.0, 0.0]), terms=60, eta=0.4).solution
         tensor([ 0.4000, -0.2000])
     """
-    term = q = b
+    q = b
     length = first = tree.norm(b)
     active = first > 0
     growth = torch.zeros_like(first)
@@ -121,20 +121,19 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
     breakdown = torch.zeros_like(active)
     slack = 1 + 10 * torch.finfo(first.dtype).eps
     # b - A (eta sum_{j<=J} (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: one product further than the sum.
-    following = tree.axpy(-eta, matvec(term), term)
+    following = tree.axpy(-eta, matvec(b), b)
     next_length = tree.norm(following)
     for _ in range(terms):
         ratio = next_length / length
         growth = torch.where(active, torch.maximum(growth, ratio), growth)
         breakdown = breakdown | (active & ~(ratio <= slack))
         active = active & (ratio <= slack)
-        term = tree.where(active, following, term)
         length = torch.where(active, next_length, length)
         q = tree.where(active, tree.add(q, following), q)
         taken = taken + active
         active = active & (length > 0)
-        following = tree.where(active, tree.axpy(-eta, matvec(term), term), following)
-        next_length = tree.norm(following)
+        following = tree.axpy(-eta, matvec(following), following)  # once it has ended, of no consequence
+        next_length = torch.where(active, tree.norm(following), next_length)
     residual = torch.where(first > 0, next_length / first, torch.zeros_like(first))
     return LinearResult(tree.scale(eta, q), residual, growth, taken, breakdown.to(first.dtype))
 

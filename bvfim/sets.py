@@ -235,15 +235,19 @@ def project(sets: SetTree, variable: Tree) -> Tree:
     return tree.unflatten(variable, moved)
 
 
-def tangent(sets: SetTree, variable: Tree, gradient: Tree) -> tuple[Callable[[Tree], Tree], Callable[[Tree], Tree]]:
-    """The maps v -> Pi v and v -> c v of the module's docstring, over whole trees."""
+def tangent(
+    sets: SetTree, variable: Tree, gradient: Tree
+) -> tuple[Callable[[Tree], Tree], Callable[[Tree, Tree], Tree]]:
+    """The maps v -> Pi v and (v, Hv) -> Hv + c v of the module's docstring, over whole trees."""
     triples = zip(per_leaf(sets, variable), tree.leaves(variable), tree.leaves(gradient), strict=True)
     own = [Tangent(lambda v: v, 0.0) if s is None else s.tangent(t, g) for s, t, g in triples]
 
     def free(v: Tree) -> Tree:
         return tree.unflatten(v, [o.project(t) for o, t in zip(own, tree.leaves(v), strict=True)])
 
-    def curve(v: Tree) -> Tree:
-        return tree.unflatten(v, [o.curvature * t for o, t in zip(own, tree.leaves(v), strict=True)])
+    def curved(v: Tree, product: Tree) -> Tree:
+        triples = zip(own, tree.leaves(v), tree.leaves(product), strict=True)
+        flat = [isinstance(o.curvature, float) and o.curvature == 0 for o in own]
+        return tree.unflatten(v, [p if f else p + o.curvature * t for f, (o, t, p) in zip(flat, triples, strict=True)])
 
-    return free, curve
+    return free, curved

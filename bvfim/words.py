@@ -27,6 +27,17 @@ def named(name: str, variable: Tree) -> list[tuple[str, Any]]:
     return [("/".join([name, *map(str, path)]), leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
 
+def slug(label: str) -> str:
+    """A label as the name of a file.
+
+    Example:
+        >>> from bvfim.words import slug
+        >>> slug("RHG, one graph")
+        'rhg-one-graph'
+    """
+    return label.lower().replace(", ", "-").replace(" ", "-")
+
+
 def short(tensor: Tensor) -> str:
     """A tensor in a few words: its entries where they are few, else its shape and range.
 

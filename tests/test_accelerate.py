@@ -83,7 +83,7 @@ def test_a_step_that_breaks_when_compiled_runs_plainly_and_is_counted_once(monke
     assert found.evaluations == plain.evaluations
 
 
-@pytest.mark.parametrize("name", ["BVFIM", "printed"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
 def test_the_functional_derivatives_of_a_compiled_step_are_right(name, monkeypatch):
     """All but the compiler itself, which takes long."""
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
@@ -101,7 +101,7 @@ def test_the_functional_derivatives_of_a_compiled_step_are_right(name, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler")
-@pytest.mark.parametrize("name", ["BVFIM", "printed"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
 def test_a_compiled_run_agrees_to_rounding(name):
     problem, x, y = nested()
     method = SCHEDULED[name]

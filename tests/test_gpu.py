@@ -157,7 +157,7 @@ def test_a_recorded_run_is_bit_for_bit_the_plain_one(name):
     assert first.equals(second)
 
 
-@pytest.mark.parametrize("name", ["BVFIM", "printed"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
 def test_a_compiled_run_agrees_to_rounding(name):
     problem, x, y = cleaned(torch.float64)
     runs = [bvfim.solve(problem, x, y, CAPTURABLE[name], steps=50, accelerate=way) for way in ("none", "compile")]
@@ -166,7 +166,7 @@ def test_a_compiled_run_agrees_to_rounding(name):
     assert runs[0].evaluations == runs[1].evaluations
 
 
-@pytest.mark.parametrize("name", ["BVFIM", "printed"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
 def test_a_compiled_step_of_a_network_is_the_plain_step(name):
     problem, x, y = cleaned(torch.float64)
     rows = [

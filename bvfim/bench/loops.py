@@ -124,12 +124,12 @@ class Products:
 
     def __init__(self, task: cleaning.Task, budget: Budget, inputs: Tensor) -> None:
         hidden, weight = task.y["hidden"], task.y["weight"]
-        error = torch.randn(len(inputs), len(weight), dtype=hidden.dtype, device=hidden.device)
+        error = torch.randn(len(weight), len(inputs), dtype=hidden.dtype, device=hidden.device)
 
         def gradient() -> tuple[Tensor, ...]:
-            inside = inputs @ hidden.T
-            back = error @ weight
-            return inside @ weight.T, error.T @ inside, back.T @ inputs
+            inside = hidden @ inputs.T
+            back = weight.T @ error
+            return weight @ inside, error @ inside.T, back @ inputs
 
         def products() -> None:
             for _ in range(budget.T):

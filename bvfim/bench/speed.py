@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -130,11 +131,15 @@ def run(config: Config, progress: Any = iter) -> Results:
 def _run(config: Config, progress: Any) -> Results:
     task = problem(config)
     builders, absent = contestants(config, task)
+    watched, calls = _watched(task)
     exact = _exact(config)
     loops, facts = {}, {}
-    for name, build in builders.items():
+    for name, build in contestants(config, watched)[0].items():
         try:
-            loops[name], facts[name] = _first(build, exact, config.device)
+            facts[name] = _first(build, exact, calls, config.device)
+            loops[name] = builders[name]()
+            for _ in range(3):  # what is recorded or compiled is so by then
+                loops[name].step()
         except Exception as error:  # a peer may fail on this device or version: told, not hidden
             absent[name] = _reason(error)
     inputs = torch.randn(config.train, task.test_inputs.shape[1], device=config.device)
@@ -170,22 +175,40 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _first(build: Callable[[], Any], exact: Tensor, device: str) -> tuple[Any, dict[str, float]]:
-    """A loop after its first steps, which set it up, with what they used and how good their gradient is."""
+def _watched(task: cleaning.Task) -> tuple[cleaning.Task, Counter[str]]:
+    """The same task, and how often its F and f are called."""
+    calls: Counter[str] = Counter()
+
+    def watched(objective: Any, *names: str) -> Any:
+        def call(x: Tensor, y: Any) -> Any:
+            calls.update(names)
+            return objective(x, y)
+
+        return call
+
+    stated = task.problem
+    both = watched(stated.joint, "F calls", "f calls")
+    own = bvfim.Problem(watched(stated.upper, "F calls"), watched(stated.lower, "f calls"), joint=both)
+    return replace(task, problem=own), calls
+
+
+def _first(build: Callable[[], Any], exact: Tensor, calls: Counter[str], device: str) -> dict[str, float]:
+    """What the first step of a loop uses, and how good its gradient is."""
+    calls.clear()
     with PeakMemory(torch.device(device)) as memory:
         loop = build()
         gradient = loop.step().detach().double().clone()
+        counted = {name: float(calls[name]) for name in ("F calls", "f calls")}
         if device == "cpu":
             getattr(loop, "once", lambda: None)()
-    for _ in range(3):
-        loop.step()
+    getattr(loop, "stop", lambda: None)()
     norms = torch.linalg.vector_norm(gradient) * torch.linalg.vector_norm(exact)
-    facts = {
+    return {
+        **counted,
         "peak MiB": memory.peak / 2**20,
         "cosine": float(gradient.flatten() @ exact.flatten() / norms) if float(norms) else float("nan"),
         "relative error": float(torch.linalg.vector_norm(gradient - exact) / torch.linalg.vector_norm(exact)),
     }
-    return loop, facts
 
 
 def _exact(config: Config) -> Tensor:

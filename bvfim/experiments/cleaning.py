@@ -55,8 +55,42 @@ class Task:
 
 
 def network(y: dict[str, Tensor], inputs: Tensor, activation: str = "identity") -> Tensor:
-    """The paper's two layers: 300 x d without bias, then 10 x 300 with bias; logits."""
-    return functional.linear(ACTIVATIONS[activation](functional.linear(inputs, y["hidden"])), y["weight"], y["bias"])
+    """The paper's two layers: 300 x d without bias, then 10 x 300 with bias; logits.
+
+    The rows are kept along the last dimension: in float32 the products of a gradient then take 13 ms instead of 18 on
+    an H200 (100 gradients of 5000 rows), and no longer with TF32 or on a CPU.
+    """
+    inside = ACTIVATIONS[activation](y["hidden"] @ inputs.T)
+    return (y["weight"] @ inside).T + y["bias"]
+
+
+def objectives(inputs: Tensor, trusted: Tensor, noisy: Tensor, activation: str = "identity") -> Problem:
+    """F and f of the module's docstring.
+
+    Args:
+        inputs: the rows of the validation set, then those of the training set.
+        trusted: the labels of the former; noisy: of the latter.
+        activation: of the network.
+    """
+    count = len(trusted)
+
+    def F(logits: Tensor) -> Tensor:
+        return functional.cross_entropy(logits, trusted)
+
+    def f(x: Tensor, logits: Tensor) -> Tensor:
+        return (torch.sigmoid(x) * functional.cross_entropy(logits, noisy, reduction="none")).mean()
+
+    def upper(x: Tensor, y: dict[str, Tensor]) -> Tensor:
+        return F(network(y, inputs[:count], activation))
+
+    def lower(x: Tensor, y: dict[str, Tensor]) -> Tensor:
+        return f(x, network(y, inputs[count:], activation))
+
+    def joint(x: Tensor, y: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        logits = network(y, inputs, activation)
+        return F(logits[:count]), f(x, logits[count:])
+
+    return Problem(upper, lower, joint=joint)
 
 
 def problem(
@@ -100,22 +134,16 @@ def problem(
     def tensors(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(inputs).to(device, dtype), torch.from_numpy(labels).to(device)
 
-    train_inputs, train_labels = tensors(dataset.train.inputs[rows[0]], noisy)
     val_inputs, val_labels = tensors(dataset.train.inputs[rows[1]], dataset.train.labels[rows[1]])
+    train_inputs, train_labels = tensors(dataset.train.inputs[rows[0]], noisy)
+    inputs = torch.cat([val_inputs, train_inputs])
     test_inputs, test_labels = tensors(dataset.test.inputs[:test], dataset.test.labels[:test])
 
-    def upper(x: Tensor, y: dict[str, Tensor]) -> Tensor:
-        return functional.cross_entropy(network(y, val_inputs, activation), val_labels)
-
-    def lower(x: Tensor, y: dict[str, Tensor]) -> Tensor:
-        losses = functional.cross_entropy(network(y, train_inputs, activation), train_labels, reduction="none")
-        return (torch.sigmoid(x) * losses).mean()
-
-    start = _start(train_inputs.shape[1], hidden, classes, seed)
+    own = start(inputs.shape[1], hidden, classes, seed)
     return Task(
-        problem=Problem(upper, lower),
+        problem=objectives(inputs, val_labels, train_labels, activation),
         x=torch.zeros(train, device=device, dtype=dtype),
-        y={key: t.to(device, dtype) for key, t in start.items()},
+        y={key: t.to(device, dtype) for key, t in own.items()},
         wrong=wrong,
         test_inputs=test_inputs,
         test_labels=test_labels,
@@ -123,7 +151,7 @@ def problem(
     )
 
 
-def _start(inputs: int, hidden: int, classes: int, seed: int) -> dict[str, Tensor]:
+def start(inputs: int, hidden: int, classes: int, seed: int) -> dict[str, Tensor]:
     """Uniform in 1/sqrt(fan-in), as torch.nn.Linear starts."""
     generator = torch.Generator().manual_seed(seed)
 

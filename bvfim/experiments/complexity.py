@@ -120,9 +120,10 @@ def run(config: Config, how: How = How()) -> Results:
 def _exponents(label: str, rows: pd.DataFrame) -> dict[str, Any]:
     order = COMPLEXITY[label]
     fitted = {
-        f"{what} ~ {size}": _slope(rows[rows["varied"] == size], size, what)
+        f"{what} ~ {size}": slope(own[size].to_numpy(), own[what].to_numpy())
         for what in ("time", "memory")
         for size in ("n", "m", "T")
+        for own in [rows[rows["varied"] == size]]
     }
     expected = {
         **{f"time ~ {s}": e for s, e in order.time.items()},
@@ -138,10 +139,18 @@ def _exponents(label: str, rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _slope(rows: pd.DataFrame, size: str, what: str) -> float:
-    """The exponent e in what ~ size^e, by least squares on logarithms."""
-    slope = np.polyfit(np.log(rows[size]), np.log(rows[what]), 1)[0]
-    return round(float(slope), 2) + 0.0  # no minus zero
+def slope(sizes: np.ndarray, measured: np.ndarray) -> float:
+    """The exponent e in measured ~ size^e, by least squares on logarithms; NaN from fewer than two sizes.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.experiments.complexity import slope
+        >>> slope(np.array([1, 10, 100]), np.array([2, 20, 200]))
+        1.0
+    """
+    if len(sizes) < 2:
+        return float("nan")
+    return round(float(np.polyfit(np.log(sizes), np.log(measured), 1)[0]), 2) + 0.0  # no minus zero
 
 
 def _figure(raw: pd.DataFrame) -> Figure:

@@ -7,6 +7,7 @@ from typing import Any
 
 import bvfim
 from bvfim.schedules import geometric
+from bvfim.words import slug
 
 FAR = 3.0
 """The start that is far from the optimum of a = 0, where Figures 2 to 4 begin."""
@@ -72,5 +73,4 @@ def updates(method: Any, steps: int) -> int:
 
 def name(figure: str, label: Any, a: float | None = None) -> str:
     """The name of a part, which its file has too."""
-    slug = str(label).lower().replace(", ", "-").replace(" ", "-")
-    return f"{figure}-{slug}" + ("" if a is None else f"-a{a:g}")
+    return slug(f"{figure} {label}") + ("" if a is None else f"-a{a:g}")
