@@ -205,7 +205,7 @@ def _implicit_at_minimum(point: _Point, y: Tree) -> Tensor | None:
     found = refit(at, y) if tree.size(y) <= DENSE_LIMIT else None
     if found is None:
         return None
-    _, gradient, linear = implicit_gradient(at, found[0], dense)
+    _, _, gradient, linear = implicit_gradient(at, found[0], dense)
     # On a face of Y the entries that are held have no curvature; elsewhere a singular Hessian has no implicit gradient.
     definite = float(linear.curvature) > 0 or (point.problem.y_set is not None and not bool(linear.breakdown))
     solved = float(linear.residual) < torch.finfo(linear.residual.dtype).eps ** 0.5

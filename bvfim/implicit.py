@@ -25,9 +25,10 @@ LinearSolver = Callable[[Callable[[Tree], Tree], Tree], LinearResult]
 
 
 class Implicit(NamedTuple):
-    """F at y, the gradient in u, and what the linear solver said."""
+    """F and f at y, the gradient in u, and what the linear solver said."""
 
     upper: Tensor
+    lower: Tensor
     gradient: list[Tensor]
     linear: LinearResult
 
@@ -35,7 +36,7 @@ class Implicit(NamedTuple):
 def implicit_gradient(at: At, y: Tree, solve: LinearSolver, damping: float = 0.0) -> Implicit:
     """The implicit hypergradient in u at y, with (Hessian + damping I) q = F_y solved by ``solve``."""
     F, F_u, F_y = at.upper_grads(y)
-    f_y, hessian, cross = at.lower_products(y)
+    f, f_y, hessian, cross = at.lower_products(y)
     free, curved = sets.tangent(at.problem.y_set, y, f_y)
 
     def matvec(v: Tree) -> Tree:
@@ -44,4 +45,4 @@ def implicit_gradient(at: At, y: Tree, solve: LinearSolver, damping: float = 0.0
         return free(tree.axpy(damping, v, product) if damping else product)
 
     linear = solve(matvec, free(F_y))
-    return Implicit(F, tree.sub(F_u, cross(free(linear.solution))), linear)
+    return Implicit(F, f, tree.sub(F_u, cross(free(linear.solution))), linear)

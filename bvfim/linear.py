@@ -52,20 +52,22 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         >>> cg(lambda v: A @ v, torch.tensor([1.0, 0.0]), steps=2).solution
         tensor([ 0.4000, -0.2000])
     """
-    q, r, p = tree.zeros_like(b), b, b
-    rr = bb = tree.dot(b, b)
+    A, r = _on_vectors(matvec, b), tree.flatten(b)
+    q, p = torch.zeros_like(r), r
+    rr = bb = torch.sum(r * r)
     eps = torch.finfo(bb.dtype).eps
     active = bb > 0
     breakdown = torch.zeros_like(active)
     lowest, highest = torch.full_like(bb, torch.inf), torch.zeros_like(bb)
-    rounding = 10 * eps * tree.size(b)
+    size = r.numel()
+    rounding = 10 * eps * size
     taken = torch.zeros_like(bb)
-    exact = steps >= tree.size(b) <= EXACT_LIMIT
-    steps = min(steps, tree.size(b)) if exact else steps
-    earlier = tree.flatten(b).new_zeros(steps if exact else 0, tree.size(b))
+    exact = steps >= size <= EXACT_LIMIT
+    steps = min(steps, size) if exact else steps
+    earlier = r.new_zeros(steps if exact else 0, size)
     for step in range(steps):
-        Ap = matvec(p)
-        pAp, pp = tree.dot(p, Ap), tree.dot(p, p)
+        Ap = A(p)
+        pAp, pp = torch.sum(p * Ap), torch.sum(p * p)
         curvature = pAp / pp
         lowest = torch.where(active, torch.minimum(lowest, curvature), lowest)
         highest = torch.where(active, torch.maximum(highest, curvature.abs()), highest)
@@ -75,28 +77,32 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         active = active & sound
         alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
         if exact:
-            earlier[step] = torch.where(active, tree.flatten(r) / rr.sqrt(), 0.0)
-        q, r = tree.axpy(alpha, p, q), tree.where(active, tree.axpy(-alpha, Ap, r), r)
+            earlier[step] = torch.where(active, r / rr.sqrt(), 0.0)
+        q, r = torch.addcmul(q, p, alpha), torch.where(active, torch.addcmul(r, Ap, -alpha), r)
         r = _orthogonal(r, earlier[: step + 1]) if exact else r
-        rr_next = tree.dot(r, r)
-        p = tree.axpy(torch.where(active, rr_next / rr, torch.zeros_like(rr)), p, r)
+        rr_next = torch.sum(r * r)
+        p = torch.addcmul(r, p, torch.where(active, rr_next / rr, torch.zeros_like(rr)))
         rr = torch.where(active, rr_next, rr)
         taken = taken + active
         active = active & (rr > (eps * eps) * bb)
     if exact:
         # The residuals that were kept orthogonal are no longer those of q.
-        true = tree.sub(b, matvec(q))
-        rr = torch.where(taken > 0, tree.dot(true, true), rr)
+        true = tree.flatten(b) - A(q)
+        rr = torch.where(taken > 0, torch.sum(true * true), rr)
     residual = torch.where(bb > 0, (rr / bb).sqrt(), torch.zeros_like(bb))
-    return LinearResult(q, residual, lowest, taken, breakdown.to(bb.dtype))
+    return LinearResult(tree.unravel(q, b), residual, lowest, taken, breakdown.to(bb.dtype))
 
 
-def _orthogonal(r: Tree, unit: Tensor) -> Tree:
+def _on_vectors(matvec: Callable[[Tree], Tree], like: Tree) -> Callable[[Tensor], Tensor]:
+    """The map on vectors: one operation where a tree takes one for each leaf."""
+    return lambda v: tree.flatten(matvec(tree.unravel(v, like)))
+
+
+def _orthogonal(r: Tensor, unit: Tensor) -> Tensor:
     """What is left of r off the orthonormal rows of ``unit``; once more for what rounding leaves."""
-    vector = tree.flatten(r)
     for _ in range(2):
-        vector = vector - unit.T @ (unit @ vector)
-    return tree.unravel(vector, r)
+        r = r - unit.T @ (unit @ r)
+    return r
 
 
 def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> LinearResult:
@@ -113,29 +119,29 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
         >>> neumann(lambda v: A @ v, torch.tensor([1.0, 0.0]), terms=60, eta=0.4).solution
         tensor([ 0.4000, -0.2000])
     """
-    q = b
-    length = first = tree.norm(b)
+    A, q = _on_vectors(matvec, b), tree.flatten(b)
+    length = first = torch.linalg.vector_norm(q)
     active = first > 0
     growth = torch.zeros_like(first)
     taken = torch.ones_like(first)
     breakdown = torch.zeros_like(active)
     slack = 1 + 10 * torch.finfo(first.dtype).eps
     # b - A (eta sum_{j<=J} (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: one product further than the sum.
-    following = tree.axpy(-eta, matvec(b), b)
-    next_length = tree.norm(following)
+    following = q - eta * A(q)
+    next_length = torch.linalg.vector_norm(following)
     for _ in range(terms):
         ratio = next_length / length
         growth = torch.where(active, torch.maximum(growth, ratio), growth)
         breakdown = breakdown | (active & ~(ratio <= slack))
         active = active & (ratio <= slack)
         length = torch.where(active, next_length, length)
-        q = tree.where(active, tree.add(q, following), q)
+        q = torch.where(active, q + following, q)
         taken = taken + active
         active = active & (length > 0)
-        following = tree.axpy(-eta, matvec(following), following)  # once it has ended, of no consequence
-        next_length = torch.where(active, tree.norm(following), next_length)
+        following = following - eta * A(following)  # once it has ended, of no consequence
+        next_length = torch.where(active, torch.linalg.vector_norm(following), next_length)
     residual = torch.where(first > 0, next_length / first, torch.zeros_like(first))
-    return LinearResult(tree.scale(eta, q), residual, growth, taken, breakdown.to(first.dtype))
+    return LinearResult(tree.unravel(eta * q, b), residual, growth, taken, breakdown.to(first.dtype))
 
 
 def dense(matvec: Callable[[Tree], Tree], b: Tree) -> LinearResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -58,10 +58,11 @@ class MappedAt(At):
         value, pull, *more = torch.func.vjp(fn, *inputs, has_aux=True)
         return value, pull, more[0]
 
-    def lower_products(self, y: Tree) -> tuple[Tree, LinearMap, LinearMap]:
-        """f_y, and the maps v -> f_yy v and v -> f_uy v."""
+    def lower_products(self, y: Tree) -> tuple[Tensor, Tree, LinearMap, LinearMap]:
+        """f, f_y, and the maps v -> f_yy v and v -> f_uy v."""
         self.count.lower += 1
-        f_y, pull, *_ = torch.func.vjp(torch.func.grad(self.f, argnums=1), self.u, y)
+        gradient = torch.func.grad_and_value(self.f, argnums=1)
+        f_y, pull, f = cast(Any, torch.func.vjp)(gradient, self.u, y, has_aux=True)
 
         def hessian(v: Tree) -> Tree:
             self.count.hvp += 1
@@ -71,7 +72,7 @@ class MappedAt(At):
             self.count.jvp += 1
             return pull(v)[0]
 
-        return f_y, hessian, cross
+        return f, f_y, hessian, cross
 
     def _grads(self, objective: Objective, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         (in_u, in_y), value = torch.func.grad_and_value(objective, argnums=(0, 1))(self.u, y)

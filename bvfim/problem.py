@@ -300,10 +300,12 @@ class At:
         return tree.detach(value), lambda v: tree.grad(tree.leaves(value), inputs, tree.leaves(v)), tree.detach(more)
 
     @torch.enable_grad()
-    def lower_products(self, y: Tree) -> tuple[Tree, LinearMap, LinearMap]:
-        """f_y, and the maps v -> f_yy v (any number of times) and, once, v -> f_uy v."""
+    def lower_products(self, y: Tree) -> tuple[Tensor, Tree, LinearMap, LinearMap]:
+        """f, f_y, and the maps v -> f_yy v (any number of times) and, once, v -> f_uy v."""
+        self.count.lower += 1
         u, y = tree.variable(self.u), tree.variable(y)
-        f_y = tree.leaves(self.lower_grad_at(u, y))
+        f = self.f(u, y)
+        f_y = tree.leaves(tree.grad(f, y, create_graph=True))
 
         def hessian(v: Tree) -> Tree:
             self.count.hvp += 1
@@ -313,7 +315,7 @@ class At:
             self.count.jvp += 1
             return tree.grad(f_y, u, tree.leaves(v))
 
-        return tree.unflatten(y, [g.detach() for g in f_y]), hessian, cross
+        return f.detach(), tree.unflatten(y, [g.detach() for g in f_y]), hessian, cross
 
     def tangents(self) -> list[Tensor]:
         """The derivative of u in each coordinate of x: m directions along a new leading dimension."""

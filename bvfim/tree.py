@@ -115,7 +115,7 @@ def flatten(a: Tree) -> Tensor:
 def unravel(vector: Tensor, like: Tree) -> Tree:
     """The inverse of :func:`flatten`: the scalars of ``vector`` in the shape of ``like``."""
     parts = torch.split(vector, [t.numel() for t in leaves(like)])
-    return unflatten(like, [p.reshape(t.shape) for p, t in zip(parts, leaves(like), strict=True)])
+    return unflatten(like, [p.reshape(t.shape).to(t.dtype) for p, t in zip(parts, leaves(like), strict=True)])
 
 
 def grad(

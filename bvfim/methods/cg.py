@@ -64,13 +64,13 @@ class CG(LowerSolver):
         """The implicit hypergradient at y_T."""
         at = problem.at(x, data)
         y = self.solve_lower(at, state, k)
-        F, gradient, found = implicit_gradient(at, y, partial(linear.cg, steps=self.cg_steps), self.damping)
+        F, f, gradient, found = implicit_gradient(at, y, partial(linear.cg, steps=self.cg_steps), self.damping)
         if self.strict and bool(found.breakdown):
             raise BreakdownError(
                 f"CG met a direction of curvature {float(found.curvature):g} after {int(found.steps)} steps: the lower "
                 "Hessian is not positive definite there; add damping, or use BVFIM, which needs no Hessian"
             )
-        info = {"upper": F, "lower": at.lower(y), "value": F, **linear.report(found)}
+        info = {"upper": F, "lower": f, "value": F, **linear.report(found)}
         return at.pull(gradient), LowerState(state.start, y), info
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:

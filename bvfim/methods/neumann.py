@@ -66,8 +66,8 @@ class Neumann(LowerSolver):
         at = problem.at(x, data)
         y = self.solve_lower(at, state, k)
         eta = value(self.lr, k, "lr") if self.eta is None else value(self.eta, k, "eta")
-        F, gradient, found = implicit_gradient(at, y, partial(linear.neumann, terms=self.terms, eta=eta))
-        info = {"upper": F, "lower": at.lower(y), "value": F, **linear.report(found)}
+        F, f, gradient, found = implicit_gradient(at, y, partial(linear.neumann, terms=self.terms, eta=eta))
+        info = {"upper": F, "lower": f, "value": F, **linear.report(found)}
         return at.pull(gradient), LowerState(state.start, y), info
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
