@@ -19,9 +19,18 @@ def _one_thread():
 
 
 @pytest.fixture
-def mnist():
-    """Skips, with a reason, where the real files are not there."""
-    folder = Path(os.environ.get("BVFIM_DATA", "")) / "mnist"
-    if not os.environ.get("BVFIM_DATA") or not folder.is_dir():
-        pytest.skip("BVFIM_DATA names no folder with mnist in it")
-    return "mnist"
+def real():
+    """A function that gives back the name of a data set, or skips with a reason where its real files are not there."""
+
+    def named(name: str) -> str:
+        if not os.environ.get("BVFIM_DATA") or not Path(os.environ["BVFIM_DATA"], name).is_dir():
+            pytest.skip(f"BVFIM_DATA names no folder with {name} in it")
+        return name
+
+    return named
+
+
+@pytest.fixture
+def mnist(real):
+    """The real MNIST."""
+    return real("mnist")

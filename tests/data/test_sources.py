@@ -10,7 +10,7 @@ import pooch
 import pytest
 import requests
 
-from bvfim.data import folder, load, sources
+from bvfim.data import files, folder, load, sources
 from bvfim.status import DataError
 
 ARRAYS = {
@@ -40,7 +40,7 @@ def refuse(url: str) -> bytes:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the four files, and no network."""
     monkeypatch.setenv("BVFIM_DATA", str(tmp_path))
-    monkeypatch.setattr(sources, "_download", refuse)
+    monkeypatch.setattr(files, "_download", refuse)
     (tmp_path / "tiny").mkdir()
     for name, content in CONTENT.items():
         (tmp_path / "tiny" / f"{name}.gz").write_bytes(gzip.compress(content))
@@ -114,7 +114,7 @@ def test_a_wrong_magic_number_is_refused_even_with_the_right_checksum(home: Path
     content = b"\0\0\x0d" + CONTENT[IMAGES][3:]
     (home / "tiny" / f"{IMAGES}.gz").write_bytes(gzip.compress(content))
     source = sources.IdxSource("tiny", TINY.url, TINY.classes, {**TINY.md5, IMAGES: hashlib.md5(content).hexdigest()})
-    with pytest.raises(DataError, match=f"^tiny/{IMAGES}: the entries must be unsigned bytes"):
+    with pytest.raises(DataError, match=rf"{IMAGES}.gz: the entries must be unsigned bytes"):
         source()
 
 
@@ -144,7 +144,7 @@ def test_absent_files_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.Mo
         asked.append(url)
         return gzip.compress(CONTENT[url.removeprefix(TINY.url).removesuffix(".gz")])
 
-    monkeypatch.setattr(sources, "_download", serve)
+    monkeypatch.setattr(files, "_download", serve)
     fresh = tmp_path / "not" / "yet"
     monkeypatch.setenv("BVFIM_DATA", str(fresh))
     check_tiny()
@@ -156,7 +156,7 @@ def test_absent_files_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_bad_download_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = tmp_path / "fresh"
     monkeypatch.setenv("BVFIM_DATA", str(fresh))
-    monkeypatch.setattr(sources, "_download", lambda url: b"<html>not found</html>")
+    monkeypatch.setattr(files, "_download", lambda url: b"<html>not found</html>")
     with pytest.raises(DataError, match=r"^https://example.invalid/tiny/.*: this is not the expected file"):
         TINY()
     assert not fresh.exists()
@@ -169,7 +169,7 @@ def test_a_broken_store_leaves_nothing_behind(home: Path, monkeypatch: pytest.Mo
     path = home / "tiny" / f"{IMAGES}.gz"
     path.unlink()
     before = sorted((home / "tiny").iterdir())
-    monkeypatch.setattr(sources, "_download", lambda url: gzip.compress(CONTENT[IMAGES]))
+    monkeypatch.setattr(files, "_download", lambda url: gzip.compress(CONTENT[IMAGES]))
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(DataError, match=r"can't be stored \(No space left on device\)") as caught:
         TINY()
@@ -197,7 +197,7 @@ def test_the_downloader_shows_its_progress_on_a_terminal_only(
         monkeypatch.delenv(name, raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    content = sources._download("https://example.invalid/some/file.gz")
+    content = files._download("https://example.invalid/some/file.gz")
     assert len(content) == 150_000
     out, err = capsys.readouterr()
     assert out == ""
@@ -221,8 +221,9 @@ def test_the_folder_is_that_of_the_environment(tmp_path: Path, monkeypatch: pyte
         ("minst", "did you mean 'mnist'?"),
         ("fashion_mnist", "did you mean 'fashion-mnist'?"),
         ("digit", "did you mean 'digits'?"),
-        ("zzz", "there are digits, mnist, fashion-mnist"),
-        ("", "there are digits, mnist, fashion-mnist"),
+        ("cifar", "did you mean 'cifar10'?"),
+        ("zzz", "there are digits, mnist, fashion-mnist, cifar10, cifar100, omniglot"),
+        ("", "there are digits, mnist, fashion-mnist, cifar10, cifar100, omniglot"),
     ],
 )
 def test_unknown_names_get_a_hint(name: str, hint: str) -> None:

@@ -1,0 +1,158 @@
+"""Files of data sets: in one folder, checked before they are used, downloaded when they are absent.
+
+A file is known by its content once decompressed, since the same content compressed again has other bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pooch
+from rich.console import Console
+from rich.progress import Progress
+
+from bvfim.status import DataError
+
+T = TypeVar("T")
+
+
+def folder() -> Path:
+    """The folder of the data files: the environment's ``BVFIM_DATA``, or else a cache of the user's.
+
+    Each data set has a folder of its own name there.
+
+    Example:
+        >>> import os, unittest.mock, bvfim.data
+        >>> with unittest.mock.patch.dict(os.environ, BVFIM_DATA="some/folder"):
+        ...     bvfim.data.folder().as_posix()
+        'some/folder'
+    """
+    return Path(os.environ.get("BVFIM_DATA") or pooch.os_cache("bvfim")).expanduser()
+
+
+def read(file: str, url: str, parse: Callable[[bytes, str], T]) -> T:
+    """What a file in :func:`folder` holds, compressed with gzip or not; downloaded if it is absent.
+
+    Args:
+        file: its path in the folder, without ``.gz``.
+        url: where it can be had; ``.gz`` at its end is what the stored file gets too.
+        parse: makes of the content, decompressed, and a name for messages what is wanted. It raises
+            :class:`bvfim.DataError` for anything but the expected content; a download that it refuses is not stored.
+
+    Raises:
+        DataError: when the file is damaged, or is absent and can't be downloaded or stored.
+
+    Example:
+        >>> import os, pathlib, tempfile, unittest.mock
+        >>> from bvfim.data import files
+        >>> with tempfile.TemporaryDirectory() as home, unittest.mock.patch.dict(os.environ, BVFIM_DATA=home):
+        ...     _ = pathlib.Path(home, "greeting").write_bytes(b"hello")
+        ...     files.read("greeting", "https://example.org/greeting.gz", lambda content, name: content.decode())
+        'hello'
+    """
+    path = found(file)
+    if path is not None:
+        return parse(content(path), str(path))
+    to = folder() / (f"{file}.gz" if url.endswith(".gz") else file)
+    try:
+        fetched = _download(url)
+    except OSError as error:
+        raise DataError(
+            f"{url} could not be downloaded ({type(error).__name__}): put {to.name} into the folder "
+            f"{to.parent}, or set BVFIM_DATA to a folder that holds {to.relative_to(folder())}"
+        ) from error
+    parsed = parse(_unpacked(fetched, url), url)
+    _store(to, fetched)
+    return parsed
+
+
+def found(file: str) -> Path | None:
+    """Where a file of :func:`folder` is, compressed with gzip or not; ``None`` where it is not.
+
+    Example:
+        >>> from bvfim.data import files
+        >>> files.found("no such file") is None
+        True
+    """
+    plain = folder() / file
+    return next((path for path in (plain.with_name(f"{plain.name}.gz"), plain) if path.exists()), None)
+
+
+def content(path: Path) -> bytes:
+    """The content of a file, decompressed if it was compressed with gzip."""
+    try:
+        stored = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: the file can't be read ({error.strerror or error})") from error
+    return _unpacked(stored, str(path))
+
+
+def check_md5(content: bytes, name: str, md5: str) -> bytes:
+    """The content itself, if it has this checksum."""
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != md5:
+        raise DataError(f"{name}: this is not the expected file (md5 of its content {found}, not {md5})")
+    return content
+
+
+def _unpacked(stored: bytes, name: str) -> bytes:
+    try:
+        # Known by its first bytes, not its name: a server may unpack a file on the way.
+        return gzip.decompress(stored) if stored.startswith(b"\x1f\x8b") else stored
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); delete or replace it") from error
+
+
+def _download(url: str) -> bytes:
+    buffer = io.BytesIO()
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = _Bar(progress, url.rsplit("/", 1)[-1])
+        pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)(url, buffer, None)
+    return buffer.getvalue()
+
+
+def _store(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(content)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: the downloaded file can't be stored ({error.strerror or error})") from error
+
+
+class _Bar:
+    """The progress bar that pooch asks for, drawn by rich: pooch's own needs tqdm."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=None)
+
+    @property
+    def total(self) -> float | None:
+        return self._progress.tasks[0].total
+
+    @total.setter
+    def total(self, size: int) -> None:
+        self._progress.update(self._task, total=size or None)
+
+    def update(self, size: int) -> None:
+        self._progress.advance(self._task, size)
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.refresh()

@@ -1,0 +1,80 @@
+"""Omniglot: 1623 characters of 50 alphabets, each drawn by 20 people, at 28 by 28 pixels with ink = 1."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bvfim.data import files
+from bvfim.data.dataset import Dataset, images
+from bvfim.status import DataError
+
+_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
+_ZIPS = {
+    "images_background": ("68d2efa1b9178cc56df9314c21c6e718", 19280),
+    "images_evaluation": ("6b91aef0f799c5bb55b94e3f2daec811", 13180),
+}
+SIDE = 28
+PACKED = "omniglot/omniglot_28.npz"
+
+Drawings = tuple[NDArray[np.uint8], list[str]]
+"""Pixels, and the name alphabet/character of each."""
+
+
+def load() -> Dataset:
+    """The 964 background characters as the training part, the 659 of the evaluation set as the test part.
+
+    The labels number the characters of both in the order of the alphabets, so that no class is in both parts.
+    ``omniglot_28.npz`` is read where it is in the folder, else the two published archives.
+    """
+    path = files.found(PACKED)
+    drawings = [_published(top) for top in _ZIPS] if path is None else _packed(files.content(path), str(path))
+    names = [sorted(set(named)) for _, named in drawings]
+    classes = tuple(names[0] + names[1])
+    number = {name: label for label, name in enumerate(classes)}
+    parts = [images(pixels, 255, np.array([number[n] for n in named])) for pixels, named in drawings]
+    return Dataset("omniglot", parts[0], parts[1], classes)
+
+
+def _published(top: str) -> Drawings:
+    def parse(content: bytes, name: str) -> Drawings:
+        return _unzipped(content, name, top)
+
+    return files.read(f"omniglot/{top}.zip", f"{_URL}{top}.zip", parse)
+
+
+def _packed(content: bytes, name: str) -> list[Drawings]:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            found: dict[str, Any] = {key: file[key] for key in file.files}
+        alphabets = found["alphabet_names"][found["alphabet_id"]]
+        named = [f"{a}/character{c + 1:02d}" for a, c in zip(alphabets, found["character_in_alphabet"], strict=True)]
+        pixels, later = found["images"], found["is_evaluation"]
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        raise DataError(f"{name}: the file is damaged, cut short or not Omniglot ({error})") from error
+    if pixels.dtype != np.uint8 or pixels.shape != (len(named), SIDE, SIDE) or later.shape != (len(named),):
+        raise DataError(f"{name}: images of {pixels.dtype} {pixels.shape}, not of uint8 {(len(named), SIDE, SIDE)}")
+    return [(pixels[rows], [named[i] for i in np.flatnonzero(rows)]) for rows in (~later, later)]
+
+
+def _unzipped(content: bytes, name: str, top: str) -> Drawings:
+    md5, count = _ZIPS[top]
+    files.check_md5(content, name, md5)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = sorted(m for m in archive.namelist() if m.endswith(".png"))
+        pixels = np.stack([_small(archive.read(member)) for member in members])
+    if len(pixels) != count:
+        raise DataError(f"{name}: {len(pixels)} drawings, not {count}")
+    return pixels, [member.removeprefix(f"{top}/").rsplit("/", 1)[0] for member in members]
+
+
+def _small(picture: bytes) -> NDArray[np.uint8]:
+    """A drawing at 28 by 28, ink = 255."""
+    with Image.open(io.BytesIO(picture)) as drawing:
+        small = drawing.convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return 255 - np.asarray(small)

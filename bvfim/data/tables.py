@@ -1,0 +1,68 @@
+"""Tables of images in parquet: one encoded picture and one label a row."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from PIL import Image
+
+from bvfim.data import files
+from bvfim.status import DataError
+
+
+def read(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The pictures of a table, decoded, and their labels.
+
+    Args:
+        path: a parquet file with the columns ``image`` (a picture's file as bytes) and ``label``.
+        shape: what every picture must have: height, width, and 3 for colours.
+
+    Raises:
+        DataError: when the file, a column or a picture is damaged or missing; the row is told.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from bvfim.data import tables
+        >>> tables.read(Path("nothing.parquet"), (32, 32, 3))
+        Traceback (most recent call last):
+        bvfim.status.DataError: nothing.parquet: the file can't be read (No such file or directory)
+    """
+    table = _table(path)
+    missing = [column for column in ("image", "label") if column not in table.columns]
+    if missing:
+        raise DataError(f"{path}: the table has no column {missing[0]!r}; it has {', '.join(map(str, table.columns))}")
+    pixels = np.empty((len(table), *shape), dtype=np.uint8)
+    for row, picture in enumerate(table["image"]):
+        pixels[row] = _decoded(picture, shape, f"{path}, row {row}")
+    try:
+        labels = table["label"].to_numpy(dtype=np.int64)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: the labels are not whole numbers ({error})") from error
+    return pixels, labels
+
+
+def _table(path: Path) -> pd.DataFrame:
+    content = io.BytesIO(files.content(path))
+    try:
+        return pd.read_parquet(content)
+    except ImportError as error:
+        raise DataError(f"{path}: reading parquet needs pyarrow: pip install 'bvfim[parquet]'") from error
+    except Exception as error:  # the errors of pyarrow have no common base
+        raise DataError(f"{path}: the table is damaged or cut short ({error})") from error
+
+
+def _decoded(picture: object, shape: tuple[int, ...], name: str) -> NDArray[np.uint8]:
+    if not isinstance(picture, bytes):
+        raise DataError(f"{name}: not a picture but a {type(picture).__name__}")
+    try:
+        with Image.open(io.BytesIO(picture)) as opened:
+            found = np.asarray(opened.convert("RGB" if len(shape) == 3 else "L"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{name}: the picture can't be decoded ({error})") from error
+    if found.shape != shape:
+        raise DataError(f"{name}: a picture of shape {found.shape}, not {shape}")
+    return found

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from bvfim.data import cifar10n, files, human, load
+from bvfim.status import DataError
+
+COLUMNS = {key: np.arange(6, dtype=np.int64) % (2 + i) for i, key in enumerate(cifar10n.KINDS.values())}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("BVFIM_DATA", str(tmp_path))
+    (tmp_path / "noisy-labels").mkdir()
+    with pytest.raises(DataError) as refused:
+        cifar10n._checked({key: c.astype(np.int8) for key, c in COLUMNS.items()}, "")
+    monkeypatch.setattr(cifar10n, "_SHA256", str(refused.value).split("sha256 ")[1][:-1])
+    return tmp_path / "noisy-labels"
+
+
+def saved() -> bytes:
+    buffer = io.BytesIO()
+    torch.save(COLUMNS, buffer)
+    return buffer.getvalue()
+
+
+def test_the_packed_labels_are_read(home):
+    np.savez(home / "cifar10n_train.npz", **{key: c.astype(np.int8) for key, c in COLUMNS.items()})
+    assert human("worse").tolist() == COLUMNS["worse_label"].tolist()
+    assert human("worse").dtype == np.int64
+
+
+def test_the_authors_file_is_downloaded_and_read(home, monkeypatch):
+    monkeypatch.setattr(files, "_download", lambda url: saved())
+    assert human("aggregate").tolist() == COLUMNS["aggre_label"].tolist()
+    assert (home / "CIFAR-10_human.pt").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 50, saved()[:500]])
+def test_damaged_files_are_refused_by_name(home, content):
+    for name in ("CIFAR-10_human.pt", "cifar10n_train.npz"):
+        (home / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{name}: the file is damaged, cut short or not CIFAR-10N"):
+            human("worse")
+
+
+def test_a_pickle_with_more_than_arrays_is_refused(home):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("x/data.pkl", b"cos\nsystem\n(S'echo harm'\ntR.")
+    (home / "CIFAR-10_human.pt").write_bytes(buffer.getvalue())
+    with pytest.raises(DataError, match=r"the pickle asks for (os|posix)\.system, which is not loaded"):
+        human("worse")
+
+
+def test_other_labels_are_refused(home):
+    np.savez(home / "cifar10n_train.npz", **{key: (c + 1).astype(np.int8) for key, c in COLUMNS.items()})
+    with pytest.raises(DataError, match="these are not the labels of CIFAR-10N"):
+        human("worse")
+
+
+def test_an_unknown_kind_gets_a_hint():
+    with pytest.raises(DataError, match="did you mean 'worse'"):
+        human("worst")
+
+
+def test_the_real_labels_fit_the_real_images(real):
+    real("noisy-labels")
+    clean = human("clean")
+    assert (human("worse") != clean).mean() == pytest.approx(0.402, abs=1e-3)
+    assert (human("aggregate") != clean).mean() == pytest.approx(0.0901, abs=1e-3)
+    labels = load(real("cifar10")).train.labels
+    np.testing.assert_array_equal(labels, clean[: len(labels)])
