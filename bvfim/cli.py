@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import signal
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -20,14 +22,15 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 
 import bvfim
 from bvfim import page, report, script, script_report
 from bvfim.bench import growth, problems, speed
-from bvfim.experiments import assumptions, basins, complexity, sizes, theorem, toy
+from bvfim.experiments import assumptions, basins, complexity, hypercleaning, net, sizes, theorem, toy
 from bvfim.experiments import demo as demo_experiment
+from bvfim.experiments.cleaning_settings import DATA
 from bvfim.experiments.parts import How
 from bvfim.live import LiveTable
 from bvfim.status import BvfimError, DataError, Status, no_such
@@ -43,6 +46,8 @@ EXPERIMENTS: dict[str, tuple[ModuleType, ...]] = {
     "theorem": (theorem,),
     "assumptions": (assumptions,),
     "complexity": (complexity,),
+    "cleaning": (hypercleaning,),
+    "net": (net,),
 }
 """What ``bvfim reproduce`` knows, and the modules that make it up."""
 
@@ -115,14 +120,18 @@ def reproduce(
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
     workers: Workers = 2,
+    data: Annotated[str | None, typer.Option(help=f"Of cleaning, with commas: {', '.join(DATA)}.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Of cleaning, with commas: RHG,BVFIM; or all.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Of cleaning: how many splits.")] = None,
 ) -> None:
     """Run experiments of the paper and put our numbers beside its own, on one page."""
     chosen = _chosen(names)
+    own = _own(chosen, {"data": data, "methods": None if methods == "all" else methods, "seeds": seeds})
     _require_device(device)
     chapters = []
     for name, module in chosen.items():
         console.rule(name)
-        config = module.Config(seed=seed, device=device)
+        config = module.Config(seed=seed, device=device, **own)
         config = config.quick() if quick else config
         folder = _prepared(out / name)
         how = How(folder / "parts", resume, workers if device == "cpu" else 1, _parts(name))
@@ -209,6 +218,20 @@ def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
     return {module.__name__.rsplit(".", 1)[-1]: module for module in modules}
 
 
+def _own(chosen: dict[str, ModuleType], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, which every chosen experiment must have."""
+    given = {
+        key: tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+        for key, value in options.items()
+        if value is not None
+    }
+    for name, module in chosen.items():
+        for key in given:
+            if key not in {field.name for field in fields(module.Config)}:
+                raise DataError(f"--{key} is no option of {name}")
+    return given
+
+
 def _require_device(device: str) -> None:
     try:
         torch.zeros(1, device=device).item()
@@ -217,8 +240,16 @@ def _require_device(device: str) -> None:
 
 
 def _parts(title: str) -> Any:
-    def wrap(parts: Iterable[Any], count: int) -> Iterable[Any]:
-        return track(parts, title, total=count, console=Console(stderr=True))
+    def wrap(parts: Iterable[Any], work: Mapping[str, float], ahead: float) -> Iterator[Any]:
+        total, done, begin = sum(work.values()) + ahead, 0.0, time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        with Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total, left="")
+            for part in parts:
+                done += work[part[0]]
+                left = (time.monotonic() - begin) * (total - done) / max(done, 1e-9 * total)
+                bar.update(task, completed=done, left=f"about {timedelta(seconds=round(left))} left" if left else "")
+                yield part
 
     return wrap
 

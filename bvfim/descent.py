@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.dynamics import Dynamics, GradientDescent
 from bvfim.tree import Tree
 
 Inner = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
@@ -21,14 +22,23 @@ def descend(
     gradient: Callable[[Tree], Tree],
     y: Tree,
     steps: int,
-    lr: float,
+    dynamics: Dynamics,
     project: Callable[[Tree], Tree],
     inner: Inner = lambda step: step,
 ) -> Tree:
-    """``steps`` times y <- project(y - lr gradient(y)), the step as ``inner`` gives it back."""
-    step = inner(lambda y: project(tree.axpy(-lr, gradient(y), y)))
-    for _ in range(steps):
-        y = step(y)
+    """``steps`` times y <- project(Phi(y, gradient(y))).
+
+    A step of gradient descent has no memory and is the same every time: it is taken as ``inner`` gives it back.
+    """
+    if isinstance(dynamics, GradientDescent):
+        step = inner(lambda y: project(tree.axpy(-dynamics.lr, gradient(y), y)))
+        for _ in range(steps):
+            y = step(y)
+        return y
+    memory = dynamics.init(y)
+    for t in range(steps):
+        y, memory = dynamics.step(y, gradient(y), memory, t)
+        y = project(y)
     return y
 
 

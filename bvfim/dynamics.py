@@ -66,6 +66,50 @@ class GradientDescent:
 
 
 @dataclass(frozen=True)
+class Adaptive:
+    r"""y <- y - s_t d_t with a step that follows the curvature along the way (Malitsky and Mishchenko, 2020).
+
+    .. math:: s_t = \min\Big(\sqrt{1 + s_{t-1} / s_{t-2}}\; s_{t-1},\;
+              \frac{|y_t - y_{t-1}|}{2\,|d_t - d_{t-1}|}\Big), \qquad s_0 = \text{lr}
+
+    No value of the objective is asked for. Derivatives through a trajectory take the steps as constants.
+
+    Args:
+        lr: the first step; one that is too large is corrected by the second.
+
+    Example:
+        >>> import torch, bvfim
+        >>> rule, y, memory = bvfim.dynamics.Adaptive(lr=0.1), torch.tensor([1.0]), ()
+        >>> for t in range(30):  # of f = 50 y^2, where steps of 0.1 diverge
+        ...     y, memory = rule.step(y, 100 * y, memory, t)
+        >>> bool(y.abs() < 1e-6)
+        True
+    """
+
+    lr: float = 0.1
+
+    def __post_init__(self) -> None:
+        require(self, "lr", above=0, schedule=False)
+
+    def init(self, y: Tree) -> Tree:
+        """Nothing is known yet."""
+        return ()
+
+    def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
+        """One step; the memory is y, d, the step and its growth."""
+        if t == 0:
+            size = torch.full_like(tree.norm(tree.detach(y)), self.lr)
+            growth = torch.ones_like(size)
+        else:
+            before, direction, last, ratio = memory
+            moved, turned = (tree.norm(tree.detach(tree.sub(a, b))) for a, b in ((y, before), (d, direction)))
+            longest = torch.sqrt(1 + ratio) * last
+            size = torch.where(turned > 0, torch.minimum(longest, moved / (2 * turned)), longest)
+            growth = size / last
+        return tree.axpy(-size, d, y), (y, d, size, growth)
+
+
+@dataclass(frozen=True)
 class Momentum:
     """v <- beta v + d; y <- y - lr v (Polyak's heavy ball, as torch.optim.SGD has it).
 

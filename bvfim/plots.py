@@ -56,5 +56,6 @@ def tidy(axes: Any) -> Any:
 def legend(figure: Figure, columns: int = 4, source: Any = None) -> None:
     """One legend above all panels, from the first of them that has labels."""
     sources: Sequence[Any] = figure.axes if source is None else [source]
-    handles, labels = next(found for axes in sources if (found := axes.get_legend_handles_labels())[0])
+    found = (axes.get_legend_handles_labels() for axes in sources)
+    handles, labels = next((both for both in found if both[0]), ([], []))
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)

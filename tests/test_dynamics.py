@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bvfim import tree
-from bvfim.dynamics import Adam, GradientDescent, Momentum
+from bvfim.dynamics import Adam, Adaptive, GradientDescent, Momentum
 from bvfim.status import MethodError
 
 H = torch.tensor([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]], dtype=torch.float64)
@@ -87,6 +87,7 @@ def test_a_step_changes_neither_point_nor_memory_in_place():
         lambda: GradientDescent(0.0),
         lambda: GradientDescent(-0.1),
         lambda: GradientDescent(math.nan),
+        lambda: Adaptive(0.0),
         lambda: Momentum(0.0),
         lambda: Momentum(0.1, -0.1),
         lambda: Momentum(0.1, "0.9"),
@@ -101,3 +102,50 @@ def test_a_step_changes_neither_point_nor_memory_in_place():
 def test_numbers_out_of_range_are_refused(make):
     with pytest.raises(MethodError, match="must be"):
         make()
+
+
+def test_an_adaptive_step_is_the_published_rule():
+    """Malitsky and Mishchenko (2020), Algorithm 1, written out on a vector."""
+    y, step, ratio = start["w"], 0.3, 1.0
+    before = None
+    for _ in range(12):
+        d = H @ y
+        if before is not None:
+            moved, turned = (y - before[0]).norm(), (d - before[1]).norm()
+            new = min((1 + ratio) ** 0.5 * step, float(moved / (2 * turned)))
+            step, ratio = new, new / step
+        before = y, d
+        y = y - step * d
+    torch.testing.assert_close(run(Adaptive(0.3), start["w"], lambda y: H @ y, 12), y, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("first", [1e-3, 1.0])
+def test_an_adaptive_step_converges_whatever_the_scale(scale, first):
+    found = run(Adaptive(first), start["w"], lambda y: scale * (H @ y), 400)
+    assert found.norm() < 1e-6 * start["w"].norm()
+
+
+def test_adaptive_steps_stay_finite_where_nothing_moves():
+    found = run(Adaptive(0.1), start["w"], torch.zeros_like, 5)
+    assert torch.equal(found, start["w"])
+
+
+def test_the_derivative_through_adaptive_steps_takes_them_as_constants():
+    x = torch.tensor([0.3, -0.4, 0.9], dtype=torch.float64, requires_grad=True)
+    sizes = []
+
+    def steps(y, x, fixed=None):
+        memory = ()
+        for t in range(5):
+            d = H @ y - x
+            if fixed is None:
+                y, memory = Adaptive(0.1).step(y, d, memory, t)
+                sizes.append(memory[2])
+            else:
+                y = y - fixed[t] * d
+        return y
+
+    found = torch.autograd.grad(steps(start["w"], x).sum(), x)[0]
+    expected = torch.autograd.grad(steps(start["w"], x, sizes).sum(), x)[0]
+    torch.testing.assert_close(found, expected)

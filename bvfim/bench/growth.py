@@ -189,17 +189,24 @@ def run(config: Config, how: How = How()) -> Results:
 
 
 def _slopes(label: str, rows: pd.DataFrame) -> dict[str, Any]:
-    fitted = {}
+    fitted: dict[str, Any] = {"method": label}
     for size in VARIED:
-        own = rows[(rows["varied"] == size) & rows["fits"]].sort_values(size).tail(FITTED)
-        for what in ("ms", "MiB"):
-            fitted[f"{what} ~ {size}"] = slope(own[size].to_numpy(), own[what].to_numpy())
-    grown = rows[rows["varied"] == "n"].sort_values("n")
-    last = grown[grown["fits"]].tail(1)
-    missed = grown.loc[~grown["fits"], "n"]
+        own = rows[rows["varied"] == size]
+        fitted |= slopes(own, size)
+    return fitted | largest(rows[rows["varied"] == "n"])
+
+
+def slopes(rows: pd.DataFrame, size: str) -> dict[str, float]:
+    """The exponents of time and memory over the largest sizes that fit."""
+    own = rows[rows["fits"]].sort_values(size).tail(FITTED)
+    return {f"{what} ~ {size}": slope(own[size].to_numpy(), own[what].to_numpy()) for what in ("ms", "MiB")}
+
+
+def largest(rows: pd.DataFrame) -> dict[str, Any]:
+    """The largest n that fits, what it took, and the smallest that does not fit."""
+    last = rows[rows["fits"]].sort_values("n").tail(1)
+    missed = rows.loc[~rows["fits"], "n"]
     return {
-        "method": label,
-        **fitted,
         "largest n": int(last["n"].item()) if len(last) else 0,
         "its ms": last["ms"].item() if len(last) else np.nan,
         "its MiB": last["MiB"].item() if len(last) else np.nan,

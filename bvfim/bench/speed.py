@@ -142,7 +142,7 @@ def _run(config: Config, progress: Any) -> Results:
                 loops[name].step()
         except Exception as error:  # a peer may fail on this device or version: told, not hidden
             absent[name] = _reason(error)
-    inputs = torch.randn(config.train, task.test_inputs.shape[1], device=config.device)
+    inputs = torch.randn(config.train, task.test.inputs.shape[1], device=config.device)
     actions = {name: loop.step for name, loop in loops.items()} | {FLOOR: Products(task, config.budget, inputs).step}
     rows: list[dict[str, float]] = []
     for _ in progress(list(range(config.rounds))):

@@ -9,6 +9,7 @@ r"""Data hyper-cleaning: a weight for each training row, learnt so that the rows
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,13 @@ from bvfim.status import DataError
 ACTIVATIONS = {"identity": lambda h: h, "relu": torch.relu}
 
 
+class Rows(NamedTuple):
+    """Examples, one a row, and their labels."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
 @dataclass(frozen=True)
 class Task:
     """A hyper-cleaning problem, its start, and what judges the result.
@@ -29,29 +37,45 @@ class Task:
     Attributes:
         problem: F and f.
         x: the start of the weights' logits, zero; y: the start of the network.
-        wrong: which training labels were changed.
-        test_inputs, test_labels: clean data that no method sees.
+        activation: of the network.
+        noisy: the training rows with the labels that f sees; truth: their true labels; wrong: where the two differ.
+        trusted: the validation rows of F; held: those that are kept out of F, to choose steps by.
+        test: clean data that no method sees.
     """
 
     problem: Problem
     x: Tensor
     y: dict[str, Tensor]
-    wrong: np.ndarray
-    test_inputs: Tensor
-    test_labels: Tensor
     activation: str
+    noisy: Rows
+    truth: Tensor
+    wrong: np.ndarray
+    trusted: Rows
+    held: Rows
+    test: Rows
 
-    def accuracy(self, y: dict[str, Tensor]) -> float:
-        """The share of test rows that the network y gets right."""
+    def accuracy(self, y: dict[str, Tensor], rows: Rows | None = None) -> float:
+        """The share of rows that the network y gets right; of the test rows by default."""
+        inputs, labels = self.test if rows is None else rows
         with torch.no_grad():
-            found = network(y, self.test_inputs, self.activation).argmax(1)
-        return float((found == self.test_labels).double().mean())
+            found = network(y, inputs, self.activation).argmax(1)
+        return float((found == labels).double().mean())
 
     def f1(self, x: Tensor) -> float:
         """The F1 score of "the label is wrong" where x_i <= 0."""
-        flagged = (x <= 0).cpu().numpy()
-        hits = float((flagged & self.wrong).sum())
-        return 2 * hits / max(float(flagged.sum() + self.wrong.sum()), 1.0)
+        return f1(self.wrong, (x <= 0).cpu().numpy())
+
+
+def f1(wrong: np.ndarray, flagged: np.ndarray) -> float:
+    """The F1 score of the flags; 0 where there is nothing to find and nothing flagged.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.experiments.cleaning import f1
+        >>> f1(np.array([True, True, False]), np.array([True, False, False])).__round__(3)
+        0.667
+    """
+    return 2 * float((flagged & wrong).sum()) / max(float(flagged.sum() + wrong.sum()), 1.0)
 
 
 def network(y: dict[str, Tensor], inputs: Tensor, activation: str = "identity") -> Tensor:
@@ -98,6 +122,7 @@ def problem(
     *,
     train: int = 5000,
     validation: int = 5000,
+    held: int = 0,
     test: int = 10000,
     hidden: int = 300,
     activation: str = "identity",
@@ -111,6 +136,7 @@ def problem(
     Args:
         name: a data set of :mod:`bvfim.data`.
         train, validation: how many rows, each class balanced, from the training part.
+        held: how many of the validation rows are kept out of F, each class balanced.
         test: how many rows of the test part, at most all.
         hidden: the width of the network.
         activation: ``"identity"`` (the paper's "2-layer linear network") or ``"relu"``.
@@ -127,27 +153,28 @@ def problem(
     if activation not in ACTIVATIONS:
         raise DataError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
     dataset = data.load(name)
-    classes = len(dataset.classes)
-    rows = data.balanced_split(dataset.train.labels, [train, validation], classes, seed)
-    noisy, wrong = data.symmetric(dataset.train.labels[rows[0]], noise, classes, seed)
+    classes, labels = len(dataset.classes), dataset.train.labels
+    ours, theirs, kept = data.balanced_split(labels, [train, validation - held, held], classes, seed)
+    given, wrong = data.symmetric(labels[ours], noise, classes, seed)
 
-    def tensors(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(inputs).to(device, dtype), torch.from_numpy(labels).to(device)
+    def rows(inputs: np.ndarray, labels: np.ndarray) -> Rows:
+        return Rows(torch.from_numpy(inputs).to(device, dtype), torch.from_numpy(labels).to(device))
 
-    val_inputs, val_labels = tensors(dataset.train.inputs[rows[1]], dataset.train.labels[rows[1]])
-    train_inputs, train_labels = tensors(dataset.train.inputs[rows[0]], noisy)
-    inputs = torch.cat([val_inputs, train_inputs])
-    test_inputs, test_labels = tensors(dataset.test.inputs[:test], dataset.test.labels[:test])
-
-    own = start(inputs.shape[1], hidden, classes, seed)
+    noisy = rows(dataset.train.inputs[ours], given)
+    trusted, kept_out = (rows(dataset.train.inputs[r], labels[r]) for r in (theirs, kept))
+    both = torch.cat([trusted.inputs, noisy.inputs])
+    own = start(both.shape[1], hidden, classes, seed)
     return Task(
-        problem=objectives(inputs, val_labels, train_labels, activation),
+        problem=objectives(both, trusted.labels, noisy.labels, activation),
         x=torch.zeros(train, device=device, dtype=dtype),
         y={key: t.to(device, dtype) for key, t in own.items()},
-        wrong=wrong,
-        test_inputs=test_inputs,
-        test_labels=test_labels,
         activation=activation,
+        noisy=noisy,
+        truth=torch.from_numpy(labels[ours]).to(device),
+        wrong=wrong,
+        trusted=trusted,
+        held=kept_out,
+        test=rows(dataset.test.inputs[:test], dataset.test.labels[:test]),
     )
 
 

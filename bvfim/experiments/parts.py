@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
@@ -31,7 +31,8 @@ class How:
         folder: where each part is saved as it ends; nowhere without one.
         resume: take over the parts that an earlier run with the same config has saved there.
         workers: processes, one thread each; 1 runs in this process.
-        track: wraps the parts as they end, to show how far they are; it is given them and their number.
+        track: wraps the parts as they end, to show how far they are; it is given them, the work that each is, and the
+            work that comes after them.
 
     Example:
         >>> from bvfim.experiments.parts import How
@@ -42,7 +43,7 @@ class How:
     folder: Path | None = None
     resume: bool = False
     workers: int = 1
-    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda parts, count: parts
+    track: Callable[[Iterable[Any], Mapping[str, float], float], Iterable[Any]] = lambda parts, work, ahead: parts
 
 
 def finished(*solutions: Solution) -> None:
@@ -56,8 +57,16 @@ def finished(*solutions: Solution) -> None:
         raise KeyboardInterrupt
 
 
-def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.DataFrame]:
+def measured(
+    config: Any, parts: dict[str, Part], how: How, work: Mapping[str, float] | None = None, ahead: float = 0.0
+) -> dict[str, pd.DataFrame]:
     """The table of each part.
+
+    Args:
+        config: what the parts were made from; parts saved under another are refused.
+        parts: the measurements by name.
+        how: how they are run.
+        work: how much work a part is beside the others, where they differ; ahead: what is to come after these parts.
 
     Example:
         >>> import pandas as pd
@@ -69,7 +78,8 @@ def measured(config: Any, parts: dict[str, Part], how: How) -> dict[str, pd.Data
     saved = {} if how.folder is None else _prepared(how.folder, config, how.resume)
     tables = {name: saved[name] for name in parts if name in saved}
     left = {name: part for name, part in parts.items() if name not in tables}
-    for name, table in how.track(_done(left, how.workers), len(left)) if left else ():
+    amounts = {name: 1.0 if work is None else work.get(name, 0.0) for name in left}
+    for name, table in how.track(_done(left, how.workers), amounts, ahead) if left else ():
         tables[name] = table
         if how.folder is not None:
             _write(how.folder / f"{name}.csv", table.to_csv(index=False, na_rep="nan"))

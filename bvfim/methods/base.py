@@ -117,8 +117,7 @@ class LowerSolver(Estimator):
         require_count(self, "steps")
         require(self, "lr", above=0)
         require_start(self, self.start, ("warm", "restart"))
-        if self.dynamics is not None and not hasattr(self.dynamics, "step"):
-            raise MethodError(f"{type(self).__name__}: dynamics must be one of bvfim.dynamics, not {self.dynamics!r}")
+        require_dynamics(self, self.dynamics)
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> LowerState:
         """Both entries are y."""
@@ -135,13 +134,13 @@ class LowerSolver(Estimator):
     def solve_lower(self, at: At, state: LowerState, k: int) -> Tree:
         """y_T, without derivatives."""
         y, dynamics = self.start_of(state), self.dynamics_at(k)
-        if isinstance(dynamics, GradientDescent):
-            return descend(lambda y: at.lower_grad(y)[1], y, self.steps, dynamics.lr, at.problem.project_y, at.inner)
-        memory = dynamics.init(y)
-        for t in range(self.steps):
-            y, memory = dynamics.step(y, at.lower_grad(y)[1], memory, t)
-            y = at.problem.project_y(y)
-        return y
+        return descend(lambda y: at.lower_grad(y)[1], y, self.steps, dynamics, at.problem.project_y, at.inner)
+
+
+def require_dynamics(owner: object, dynamics: Any) -> None:
+    """Refuse what is no dynamics."""
+    if dynamics is not None and not hasattr(dynamics, "step"):
+        raise MethodError(f"{type(owner).__name__}: dynamics must be one of bvfim.dynamics, not {dynamics!r}")
 
 
 def require_start(owner: object, start: str, allowed: tuple[str, ...]) -> None:

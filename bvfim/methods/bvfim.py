@@ -12,7 +12,8 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.descent import Probe, descend, descend_inside
-from bvfim.methods.base import ENOUGH, Estimator, Info, Reference, require_start
+from bvfim.dynamics import Dynamics, GradientDescent
+from bvfim.methods.base import ENOUGH, Estimator, Info, Reference, require_dynamics, require_start
 from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
 from bvfim.status import MethodError
@@ -95,6 +96,8 @@ class BVFIM(Estimator):
         y_lr: the step s2 on y, likewise.
         mu1, mu2, theta, tau: numbers or schedules of the stage k // repeats; ``mu2`` may be a :class:`LowerValue`.
         repeats: L, how many upper steps share one stage.
+        dynamics: another optimiser of z, and of y where ``mu2`` is a :class:`LowerValue`, instead of ``z_lr`` and
+            ``y_lr``; see :mod:`bvfim.dynamics`.
         start: ``"warm"`` goes on from the last z and y, ``"restart"`` starts both at the y that was given, ``"z"``
             restarts z there and starts y at z's result.
 
@@ -119,6 +122,7 @@ class BVFIM(Estimator):
     tau: FloatOrSchedule = geometric(1.0, 1 / 1.01)
     repeats: int = 1
     start: str = "warm"
+    dynamics: Dynamics | None = None
 
     def __post_init__(self) -> None:
         for name in ("z_steps", "y_steps", "repeats"):
@@ -130,6 +134,7 @@ class BVFIM(Estimator):
         if not isinstance(self.mu2, LowerValue):
             require(self, "mu2", above=0)
         require_start(self, self.start, ("warm", "restart", "z"))
+        require_dynamics(self, self.dynamics)
 
     @classmethod
     def printed(cls, offset: float = 1.0) -> BVFIM:
@@ -190,7 +195,7 @@ class BVFIM(Estimator):
         z_lr, y_lr = value(self.z_lr, k, "z_lr"), value(self.y_lr, k, "y_lr")
 
         z = state.z if self.start == "warm" else state.start
-        z = _descend(at, lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
+        z = self._descend(at, lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
         f_z, margin = at.lower(z), mu1 / 2 * tree.dot(z, z)
         y = {"warm": state.y, "restart": state.start, "z": z}[self.start]
 
@@ -245,7 +250,10 @@ class BVFIM(Estimator):
             _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
             return tree.axpy(theta, y, direction)
 
-        return _descend(at, gradient, y, self.y_steps, lr)
+        return self._descend(at, gradient, y, self.y_steps, lr)
+
+    def _descend(self, at: At, gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
+        return descend(gradient, y, steps, self.dynamics or GradientDescent(lr), at.problem.project_y, at.inner)
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""
@@ -257,7 +265,3 @@ class BVFIM(Estimator):
         weight = value(self.tau, k // self.repeats, "tau") / float(info["slack"])
         frozen = replace(tight, mu2=replace(self.mu2, weight=weight))
         return Reference(tight, frozen, "mu2 follows f(x, y) but is held constant; " + bias)
-
-
-def _descend(at: At, gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
-    return descend(gradient, y, steps, lr, at.problem.project_y, at.inner)

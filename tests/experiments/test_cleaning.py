@@ -59,7 +59,7 @@ def test_the_papers_problem_on_real_mnist(mnist):
     assert task.x.shape == (5000,)
     assert task.y["hidden"].shape == (300, 784)
     assert task.wrong.sum() == 2500
-    assert len(task.test_labels) == 10000
+    assert len(task.test.labels) == 10000
     gradient = bvfim.hypergradient(task.problem, task.x, task.y, bvfim.BVFIM(1, 1))
     assert torch.isfinite(gradient).all()
     assert gradient.abs().max() > 0

@@ -1,0 +1,143 @@
+"""What the hyper-cleaning experiment runs: data sets, sizes, methods and their settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import bvfim
+from bvfim.experiments import cleaning
+from bvfim.schedules import geometric
+from bvfim.status import DataError, no_such
+
+TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
+"""The methods of Table 3, in its order."""
+EXTRA = ("FHG", "BVFIM, barrier", "BVFIM, adaptive")
+"""What else can be asked for: FHG where x is short, the theorem's barrier, and lower steps that find their own size."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the problem on one data set is, and how many upper steps it gets."""
+
+    train: int = 5000
+    validation: int = 5000
+    test: int = 10_000
+    hidden: int = 300
+    steps: int = 80
+
+
+PAPER = Size()
+DATA = {
+    "mnist": ("mnist", PAPER),
+    "fashion-mnist": ("fashion-mnist", PAPER),
+    "cifar10": ("cifar10", PAPER),
+    "digits": ("digits", Size(400, 400, 355, 32, 20)),
+    "digits-few": ("digits", Size(20, 400, 355, 8, 10)),
+}
+"""The problems by name: the data set and its sizes. The last has few enough weights for FHG."""
+INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
+COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0}
+"""What an upper step costs beside BVFIM's, about: for the time that is left."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The runs.
+
+    Args:
+        data: the problems, of :data:`DATA`.
+        methods: of :data:`TABLE` and :data:`EXTRA`.
+        activations: of the network's hidden layer.
+        seeds: how many splits, each with its own noise and start; the first is also the one that steps are tuned on.
+        steps: upper steps; those of the problem's :class:`Size` where it is ``None``.
+        x_lr: of Adam, which moves x.
+        grid: the lower steps to choose from, the same for every method.
+        T: lower gradients an upper step; BVFIM's T/2 on z and T/4 on y, each of these two gradients.
+        J: steps of CG, terms of the Neumann series.
+        regulariser, tau: mu1 and theta, and tau, of BVFIM at the first step; they fall by 1.01 a step.
+        held: the share of the validation rows that is kept out of F, to choose steps by.
+        every: upper steps between two looks at the run.
+        tf32: whether float32 products may round their inputs to TF32 (a GPU's choice).
+        seed: the first seed.
+        device: where the tensors are.
+    """
+
+    data: tuple[str, ...] = ("digits", "digits-few")
+    methods: tuple[str, ...] = (*TABLE, "BVFIM, adaptive")
+    activations: tuple[str, ...] = ("identity", "relu")
+    seeds: int = 5
+    steps: int | None = None
+    x_lr: float = 0.01
+    grid: tuple[float, ...] = (0.03, 0.1, 0.3)
+    T: int = 100
+    J: int = 20
+    regulariser: float = 0.01
+    tau: float = 1.0
+    held: float = 0.1
+    every: int = 4
+    tf32: bool = True
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for what, given, known in (("problem", self.data, DATA), ("method", self.methods, (*TABLE, *EXTRA))):
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                raise DataError(no_such(what, unknown[0], known))
+
+    def quick(self) -> Config:
+        """Smaller, to see that it runs."""
+        return replace(self, seeds=2, steps=5, grid=(0.1, 0.3), activations=("relu",))
+
+
+def method(label: str, lr: float, config: Config) -> Any:
+    """A method at one lower step."""
+    T, J = config.T, config.J
+    falling = {"mu1": config.regulariser, "theta": config.regulariser, "tau": config.tau}
+    own: dict[str, Any] = {name: geometric(first, 1 / 1.01) for name, first in falling.items()}
+    published: dict[str, Any] = {**own, "mu2": bvfim.LowerValue()}
+    made = {
+        "FHG": lambda: bvfim.FHG(T, lr=lr),
+        "RHG": lambda: bvfim.RHG(T, lr=lr, segment=T),
+        "TRHG": lambda: bvfim.TRHG(T, T // 2, lr=lr, segment=T),
+        "BDA": lambda: bvfim.BDA(T, lr=lr, segment=T),
+        "CG": lambda: bvfim.CG(T, lr=lr, cg_steps=J),
+        "Neumann": lambda: bvfim.Neumann(T, lr=lr, terms=J),
+        "BVFIM": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **published),
+        "BVFIM, barrier": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **own),
+        "BVFIM, adaptive": lambda: bvfim.BVFIM(T // 2, T // 4, **published, dynamics=bvfim.dynamics.Adaptive(lr)),
+    }
+    return made[label]()
+
+
+def cost(problem: str, label: str) -> float:
+    """What a run costs beside others, about."""
+    name, size = DATA[problem]
+    overhead = 2e6  # of launching T gradients, in the same unit
+    return COST.get(label, 1.0) * size.steps * (overhead + (size.train + size.validation) * size.hidden * INPUTS[name])
+
+
+def methods(problem: str, config: Config) -> tuple[str, ...]:
+    """The methods for one problem: FHG is left out where x is long."""
+    few = DATA[problem][1].train <= 100
+    added = ("FHG",) if few and "FHG" not in config.methods else ()
+    return tuple(m for m in (*config.methods, *added) if m != "FHG" or few)
+
+
+@lru_cache(maxsize=2)
+def task(problem: str, activation: str, seed: int, config: Config) -> cleaning.Task:
+    """The problem of one seed."""
+    name, size = DATA[problem]
+    return cleaning.problem(
+        name,
+        train=size.train,
+        validation=size.validation,
+        held=round(config.held * size.validation),
+        test=size.test,
+        hidden=size.hidden,
+        activation=activation,
+        seed=config.seed + seed,
+        device=config.device,
+    )
