@@ -27,8 +27,8 @@ from rich.table import Table
 
 import bvfim
 from bvfim import page, report, script, script_report
-from bvfim.bench import growth, problems, speed
-from bvfim.experiments import assumptions, basins, complexity, hypercleaning, net, sizes, theorem, toy
+from bvfim.bench import problems, speed
+from bvfim.experiments import assumptions, basins, complexity, growth, hypercleaning, net, sizes, theorem, toy
 from bvfim.experiments import demo as demo_experiment
 from bvfim.experiments.cleaning_settings import DATA
 from bvfim.experiments.parts import How

@@ -154,7 +154,9 @@ def problem(
         raise DataError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
     dataset = data.load(name)
     classes, labels = len(dataset.classes), dataset.train.labels
-    ours, theirs, kept = data.balanced_split(labels, [train, validation - held, held], classes, seed)
+    sizes = [train, validation - held, *([held] if held else [])]
+    ours, theirs, *rest = data.balanced_split(labels, sizes, classes, seed)
+    kept = rest[0] if rest else ours[:0]
     given, wrong = data.symmetric(labels[ours], noise, classes, seed)
 
     def rows(inputs: np.ndarray, labels: np.ndarray) -> Rows:

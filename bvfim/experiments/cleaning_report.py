@@ -108,7 +108,7 @@ def conclusion(full: pd.DataFrame) -> str:
     for row in rows:
         broken = [statuses[value] for value in row["ended"].split(", ") if not statuses[value].ok]
         name = ", ".join(row[level] for level in CELL)
-        said += [f"{name} ended in {status.value}: {status.advice}." for status in broken]
+        said += [f"{name} ended in {status.value}: {status.advice.rstrip('.')}." for status in broken]
     return " ".join(said)
 
 
@@ -125,8 +125,6 @@ def figure(traces: pd.DataFrame) -> Figure:
                 for label, own in first.groupby("method", sort=False):
                     one.plot(own[over], own[what], color=colours[str(label)], label=label)
                 one.set(xlabel=over if over == "seconds" else "upper step", ylabel=f"{what}, {activation}")
-                if over == "seconds":
-                    one.set_xscale("log")
                 if what == "F":
                     one.set_yscale("log")
     legend(drawn)

@@ -13,8 +13,10 @@ from bvfim.status import DataError, no_such
 
 TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
 """The methods of Table 3, in its order."""
-EXTRA = ("FHG", "BVFIM, barrier", "BVFIM, adaptive")
-"""What else can be asked for: FHG where x is short, the theorem's barrier, and lower steps that find their own size."""
+FEW = ("FHG", "AdaptiveBVFIM")
+"""The methods for problems with few enough weights; they take part there unasked."""
+EXTRA = ("BVFIM, barrier", "BVFIM, adaptive")
+"""What else can be asked for: the theorem's barrier, and lower steps that find their own size."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ DATA = {
     "mnist": ("mnist", PAPER),
     "fashion-mnist": ("fashion-mnist", PAPER),
     "cifar10": ("cifar10", PAPER),
-    "digits": ("digits", Size(400, 400, 355, 32, 20)),
-    "digits-few": ("digits", Size(20, 400, 355, 8, 10)),
+    "digits": ("digits", Size(400, 400, 355, 32, 16)),
+    "digits-few": ("digits", Size(20, 400, 355, 8, 8)),
 }
 """The problems by name: the data set and its sizes. The last has few enough weights for FHG."""
 INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
@@ -48,7 +50,7 @@ class Config:
 
     Args:
         data: the problems, of :data:`DATA`.
-        methods: of :data:`TABLE` and :data:`EXTRA`.
+        methods: of :data:`TABLE`, :data:`EXTRA` and :data:`FEW`.
         activations: of the network's hidden layer.
         seeds: how many splits, each with its own noise and start; the first is also the one that steps are tuned on.
         steps: upper steps; those of the problem's :class:`Size` where it is ``None``.
@@ -82,7 +84,7 @@ class Config:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for what, given, known in (("problem", self.data, DATA), ("method", self.methods, (*TABLE, *EXTRA))):
+        for what, given, known in (("problem", self.data, DATA), ("method", self.methods, (*TABLE, *EXTRA, *FEW))):
             unknown = [name for name in given if name not in known]
             if unknown:
                 raise DataError(no_such(what, unknown[0], known))
@@ -100,6 +102,7 @@ def method(label: str, lr: float, config: Config) -> Any:
     published: dict[str, Any] = {**own, "mu2": bvfim.LowerValue()}
     made = {
         "FHG": lambda: bvfim.FHG(T, lr=lr),
+        "AdaptiveBVFIM": lambda: bvfim.AdaptiveBVFIM(scouts=2),
         "RHG": lambda: bvfim.RHG(T, lr=lr, segment=T),
         "TRHG": lambda: bvfim.TRHG(T, T // 2, lr=lr, segment=T),
         "BDA": lambda: bvfim.BDA(T, lr=lr, segment=T),
@@ -120,10 +123,15 @@ def cost(problem: str, label: str) -> float:
 
 
 def methods(problem: str, config: Config) -> tuple[str, ...]:
-    """The methods for one problem: FHG is left out where x is long."""
-    few = DATA[problem][1].train <= 100
-    added = ("FHG",) if few and "FHG" not in config.methods else ()
-    return tuple(m for m in (*config.methods, *added) if m != "FHG" or few)
+    """The methods for one problem: those of :data:`FEW` where x is short, and only there."""
+    if DATA[problem][1].train > 100:
+        return tuple(label for label in config.methods if label not in FEW)
+    return tuple(dict.fromkeys((*config.methods, *FEW)))
+
+
+def grid(label: str, config: Config) -> tuple[float, ...]:
+    """The lower steps to choose from; a method that finds its own has nothing to choose."""
+    return config.grid[:1] if label == "AdaptiveBVFIM" else config.grid
 
 
 @lru_cache(maxsize=2)

@@ -19,7 +19,7 @@ import bvfim
 from bvfim.experiments import cleaning_report
 from bvfim.experiments.cleaning import Task
 from bvfim.experiments.cleaning_baselines import baselines, ranking
-from bvfim.experiments.cleaning_settings import DATA, Config, cost, method, methods, task
+from bvfim.experiments.cleaning_settings import DATA, Config, cost, grid, method, methods, task
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
 from bvfim.words import slug
@@ -63,10 +63,10 @@ def trace(problem: str, activation: str, label: str, lr: float, seed: int, confi
     switch = torch.backends.cuda.matmul
     before, switch.allow_tf32 = switch.allow_tf32, config.tf32
     try:
-        adam = partial(torch.optim.Adam, lr=config.x_lr)
         chosen = method(label, lr, config)
-        steps = DATA[problem][1].steps if config.steps is None else config.steps
-        found = bvfim.solve(own.problem, own.x, own.y, chosen, adam, steps=steps, callbacks=[watch])
+        adam = partial(torch.optim.Adam, lr=config.x_lr) if isinstance(chosen, bvfim.Estimator) else None
+        count = DATA[problem][1].steps if config.steps is None else config.steps
+        found = bvfim.solve(own.problem, own.x, own.y, chosen, adam, steps=count, callbacks=[watch])
     finally:
         switch.allow_tf32 = before
     finished(found)
@@ -109,14 +109,15 @@ def run(config: Config, how: How = How()) -> Results:
         how: where the parts are saved, and how many processes share them.
     """
     cells, seeds = _cells(config), range(1, config.seeds)
+    grids = {cell: grid(cell[2], config) for cell in cells}
     tuning: dict[str, Part] = {
-        _name(*cell, lr, 0): partial(trace, *cell, lr, 0, config) for cell in cells for lr in config.grid
+        _name(*cell, lr, 0): partial(trace, *cell, lr, 0, config) for cell in cells for lr in grids[cell]
     }
     amount = {cell: cost(cell[0], cell[2]) for cell in cells}
-    work = {_name(*c, lr, seed): amount[c] for c in cells for lr in config.grid for seed in (0, *seeds)}
+    work = {_name(*c, lr, seed): amount[c] for c in cells for lr in grids[c] for seed in (0, *seeds)}
     ahead = len(seeds) * sum(amount.values())
     tuned = measured(config, tuning, how, work, ahead)
-    chosen = {cell: best(pd.concat([tuned[_name(*cell, lr, 0)] for lr in config.grid]))[0] for cell in cells}
+    chosen = {cell: best(pd.concat([tuned[_name(*cell, lr, 0)] for lr in grids[cell]]))[0] for cell in cells}
     later: dict[str, Part] = {
         _name(*cell, chosen[cell], seed): partial(trace, *cell, chosen[cell], seed, config)
         for cell in cells
@@ -131,5 +132,5 @@ def run(config: Config, how: How = How()) -> Results:
         ignore_index=True,
     )
     others = pd.concat([rest[name] for name in rest if "-baselines-" in name], ignore_index=True)
-    grid = pd.concat(tuned.values(), ignore_index=True)
-    return cleaning_report.results(config, traces, others, grid)
+    tried = pd.concat(tuned.values(), ignore_index=True)
+    return cleaning_report.results(config, traces, others, tried)

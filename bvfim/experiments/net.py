@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bvfim.bench import growth
+from bvfim.experiments import growth
 from bvfim.experiments.parts import How, Part, measured
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section

@@ -22,7 +22,7 @@ def results(tmp_path_factory):
 
 def test_every_method_and_baseline_has_a_row(results):
     found = results.tables["cleaning"]
-    expected = ["RHG", "BVFIM", "FHG", ALONE, "no cleaning", "true labels"]
+    expected = ["RHG", "BVFIM", "FHG", "AdaptiveBVFIM", ALONE, "no cleaning", "true labels"]
     assert found.index.get_level_values("method").tolist() == expected
     assert found["accuracy"].between(0, 100).all()
     assert found.loc[("digits-few", "relu", "RHG"), "ended"] == "max_steps"
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
     done.clear()
     monkeypatch.setattr(hypercleaning, "trace", counted)
     again = hypercleaning.run(SMALL, How(tmp_path, resume=True))
-    assert len(done) == 3 * 2 + 3 - 3, "three methods: two lower steps, then one more seed; three parts were there"
+    assert len(done) == 3 * 2 + 1 + 4 - 3, "lower steps of the four methods, one more seed; three were there"
     assert len(again.tables["traces"]["seed"].unique()) == 2
 
 

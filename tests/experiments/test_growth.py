@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bvfim.bench import growth
+from bvfim.experiments import growth
 from bvfim.experiments.parts import How
 
 SMALL = growth.Config(n=(800, 1600), samples=(20, 40), T=(4, 8), fixed=(800, 20, 4), validation=20, J=2, repeats=1)
