@@ -247,8 +247,8 @@ def _parts(title: str) -> Any:
             task = bar.add_task(title, total=total, left="")
             for part in parts:
                 done += work[part[0]]
-                left = (time.monotonic() - begin) * (total - done) / max(done, 1e-9 * total)
-                bar.update(task, completed=done, left=f"about {timedelta(seconds=round(left))} left" if left else "")
+                left = (time.monotonic() - begin) * (total - done) / done
+                bar.update(task, completed=done, left=f"about {timedelta(seconds=round(left))} left")
                 yield part
 
     return wrap

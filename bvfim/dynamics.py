@@ -72,7 +72,9 @@ class Adaptive:
     .. math:: s_t = \min\Big(\sqrt{1 + s_{t-1} / s_{t-2}}\; s_{t-1},\;
               \frac{|y_t - y_{t-1}|}{2\,|d_t - d_{t-1}|}\Big), \qquad s_0 = \text{lr}
 
-    No value of the objective is asked for. Derivatives through a trajectory take the steps as constants.
+    s_1 is the second term alone; where d has not changed, the step stays. No value of the objective is asked for.
+    Derivatives through a trajectory take the steps as constants, the first one, which knows no curvature, too: for
+    them lr must be a step that gradient descent could take.
 
     Args:
         lr: the first step; one that is too large is corrected by the second.
@@ -99,13 +101,11 @@ class Adaptive:
         """One step; the memory is y, d, the step and its growth."""
         if t == 0:
             size = torch.full_like(tree.norm(tree.detach(y)), self.lr)
-            growth = torch.ones_like(size)
-        else:
-            before, direction, last, ratio = memory
-            moved, turned = (tree.norm(tree.detach(tree.sub(a, b))) for a, b in ((y, before), (d, direction)))
-            longest = torch.sqrt(1 + ratio) * last
-            size = torch.where(turned > 0, torch.minimum(longest, moved / (2 * turned)), longest)
-            growth = size / last
+            return tree.axpy(-size, d, y), (y, d, size, torch.full_like(size, torch.inf))
+        before, direction, last, ratio = memory
+        moved, turned = (tree.norm(tree.detach(tree.sub(a, b))) for a, b in ((y, before), (d, direction)))
+        size = torch.where(turned > 0, torch.minimum(torch.sqrt(1 + ratio) * last, moved / (2 * turned)), last)
+        growth = size / last
         return tree.axpy(-size, d, y), (y, d, size, growth)
 
 

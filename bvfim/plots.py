@@ -18,6 +18,10 @@ COLOURS = {
     "TRHG": "#c95f3f",
     "BDA": "#b94fa8",
     "Neumann": "#6f7fd1",
+    "BVFIM": "#3f8fd2",
+    "BVFIM-barrier": "#d65f8a",
+    "BVFIM-adaptive": "#1fa3a3",
+    "RHG, one graph": "#808a94",
 }
 """One colour for each method, on every page."""
 CYCLE = ("#2e9e62", "#3f8fd2", "#d9822b", "#8f6fd1", "#d65f8a", "#808a94")

@@ -118,9 +118,10 @@ def solve(
         time_limit: stop after this many seconds; a resumed run has them anew.
         resume: a checkpoint to go on from, bit for bit; ``steps`` counts from the start of the first part.
         accelerate: how the step of a method that estimates a hypergradient is taken. ``"cudagraph"`` records it once
-            and replays it, bit for bit the same; ``"compile"`` also compiles the inner steps of BVFIM, the same up to
-            rounding; ``"none"`` does neither. ``"auto"`` records on a CUDA device where launches are what takes the
-            time, and compiles from 5000 steps on. What can't be recorded runs plainly, and says so.
+            and replays it, bit for bit the same; ``"compile"`` also compiles the inner steps of BVFIM, CG and Neumann
+            (those of plain gradient descent), the same up to rounding; ``"none"`` does neither. ``"auto"`` records on a
+            CUDA device where launches are what takes the time, and compiles from 5000 steps on. What can't
+            be recorded runs plainly, and says so.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run with what it has. A value that is not finite ends it with the

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+import bvfim
 from bvfim import tree
 from bvfim.dynamics import Adam, Adaptive, GradientDescent, Momentum
 from bvfim.status import MethodError
@@ -106,7 +107,7 @@ def test_numbers_out_of_range_are_refused(make):
 
 def test_an_adaptive_step_is_the_published_rule():
     """Malitsky and Mishchenko (2020), Algorithm 1, written out on a vector."""
-    y, step, ratio = start["w"], 0.3, 1.0
+    y, step, ratio = start["w"], 0.3, math.inf
     before = None
     for _ in range(12):
         d = H @ y
@@ -126,9 +127,22 @@ def test_an_adaptive_step_converges_whatever_the_scale(scale, first):
     assert found.norm() < 1e-6 * start["w"].norm()
 
 
-def test_adaptive_steps_stay_finite_where_nothing_moves():
-    found = run(Adaptive(0.1), start["w"], torch.zeros_like, 5)
-    assert torch.equal(found, start["w"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adaptive_steps_stay_finite_where_nothing_moves(dtype):
+    y = start["w"].to(dtype)
+    assert torch.equal(run(Adaptive(0.1), y, torch.zeros_like, 2000), y)
+    assert run(Adaptive(0.1), y, lambda y: 1000 * y, 2000).abs().max() < 1e-12, "long after it has converged"
+
+
+@pytest.mark.parametrize("method", [bvfim.RHG, bvfim.CG, bvfim.BDA])
+@pytest.mark.parametrize("steps", [20, 400])
+def test_adaptive_steps_run_through_where_plain_ones_overflow(method, steps):
+    problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: 500 * ((y - x) ** 2).sum())
+    x, y = torch.zeros(3), torch.ones(3)
+    ways = {"lr": 0.1}, {"dynamics": Adaptive(1e-4)}
+    plain, adaptive = (bvfim.solve(problem, x, y, method(steps, **way), steps=3) for way in ways)
+    assert plain.status is bvfim.Status.NON_FINITE
+    assert adaptive.status is bvfim.Status.MAX_STEPS
 
 
 def test_the_derivative_through_adaptive_steps_takes_them_as_constants():

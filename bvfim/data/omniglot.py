@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bvfim.data import files
+from bvfim.data import files, npz
 from bvfim.data.dataset import Dataset, images
 from bvfim.status import DataError
 
@@ -21,6 +20,7 @@ _ZIPS = {
 }
 SIDE = 28
 PACKED = "omniglot/omniglot_28.npz"
+_PACKED_SHA256 = "886e73e7842f5f82dd6f92ea21d59a8409ee48e18846f697738a83cfbf23d7c8"
 
 Drawings = tuple[NDArray[np.uint8], list[str]]
 """Pixels, and the name alphabet/character of each."""
@@ -49,16 +49,15 @@ def _published(top: str) -> Drawings:
 
 
 def _packed(content: bytes, name: str) -> list[Drawings]:
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found: dict[str, Any] = {key: file[key] for key in file.files}
-        alphabets = found["alphabet_names"][found["alphabet_id"]]
-        named = [f"{a}/character{c + 1:02d}" for a, c in zip(alphabets, found["character_in_alphabet"], strict=True)]
-        pixels, later = found["images"], found["is_evaluation"]
-    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise DataError(f"{name}: the file is damaged, cut short or not Omniglot ({error})") from error
-    if pixels.dtype != np.uint8 or pixels.shape != (len(named), SIDE, SIDE) or later.shape != (len(named),):
-        raise DataError(f"{name}: images of {pixels.dtype} {pixels.shape}, not of uint8 {(len(named), SIDE, SIDE)}")
+    numbers = dict.fromkeys(("alphabet_id", "character_in_alphabet"), "iu")
+    kinds = {"images": "u", "alphabet_names": "U", "is_evaluation": "b", **numbers}
+    found = npz.read(content, name, kinds)
+    pixels, later = found["images"], found["is_evaluation"]
+    alphabet, character = (found[key].astype(np.int64) for key in ("alphabet_id", "character_in_alphabet"))
+    checksum = npz.sha256(pixels, alphabet, character, later)
+    if checksum != _PACKED_SHA256:
+        raise DataError(f"{name}: these are not the drawings of Omniglot (sha256 {checksum})")
+    named = [f"{found['alphabet_names'][a]}/character{c + 1:02d}" for a, c in zip(alphabet, character, strict=True)]
     return [(pixels[rows], [named[i] for i in np.flatnonzero(rows)]) for rows in (~later, later)]
 
 

@@ -38,11 +38,10 @@ def read(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray
     pixels = np.empty((len(table), *shape), dtype=np.uint8)
     for row, picture in enumerate(table["image"]):
         pixels[row] = _decoded(picture, shape, f"{path}, row {row}")
-    try:
-        labels = table["label"].to_numpy(dtype=np.int64)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: the labels are not whole numbers ({error})") from error
-    return pixels, labels
+    labels = table["label"].to_numpy()
+    if labels.dtype.kind not in "iu":
+        raise DataError(f"{path}: the labels are not whole numbers but of type {labels.dtype}")
+    return pixels, labels.astype(np.int64)
 
 
 def _table(path: Path) -> pd.DataFrame:

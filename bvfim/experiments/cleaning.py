@@ -41,6 +41,7 @@ class Task:
         noisy: the training rows with the labels that f sees; truth: their true labels; wrong: where the two differ.
         trusted: the validation rows of F; held: those that are kept out of F, to choose steps by.
         test: clean data that no method sees.
+        note: in what the data set's files differ from the published ones.
     """
 
     problem: Problem
@@ -53,6 +54,7 @@ class Task:
     trusted: Rows
     held: Rows
     test: Rows
+    note: str = ""
 
     def accuracy(self, y: dict[str, Tensor], rows: Rows | None = None) -> float:
         """The share of rows that the network y gets right; of the test rows by default."""
@@ -153,6 +155,8 @@ def problem(
     if activation not in ACTIVATIONS:
         raise DataError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
     dataset = data.load(name)
+    if not len(dataset.test):
+        raise DataError(f"{name}: the files have no test part")
     classes, labels = len(dataset.classes), dataset.train.labels
     sizes = [train, validation - held, *([held] if held else [])]
     ours, theirs, *rest = data.balanced_split(labels, sizes, classes, seed)
@@ -177,6 +181,7 @@ def problem(
         trusted=trusted,
         held=kept_out,
         test=rows(dataset.test.inputs[:test], dataset.test.labels[:test]),
+        note=dataset.note,
     )
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import bvfim
 from bvfim.experiments import cleaning
 from bvfim.schedules import geometric
-from bvfim.status import DataError, no_such
+from bvfim.status import DataError, Status, no_such
 
 TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
 """The methods of Table 3, in its order."""
 FEW = ("FHG", "AdaptiveBVFIM")
-"""The methods for problems with few enough weights; they take part there unasked."""
-EXTRA = ("BVFIM, barrier", "BVFIM, adaptive")
+"""The methods for problems with few enough weights."""
+EXTRA = ("BVFIM-barrier", "BVFIM-adaptive")
 """What else can be asked for: the theorem's barrier, and lower steps that find their own size."""
 
 
@@ -40,8 +40,10 @@ DATA = {
 }
 """The problems by name: the data set and its sizes. The last has few enough weights for FHG."""
 INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
-COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0}
-"""What an upper step costs beside BVFIM's, about: for the time that is left."""
+COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0, "baselines": 0.2}
+"""What a run costs beside BVFIM's, about: for the time that is left."""
+SOUND = tuple(status.value for status in Status if status.ok)
+"""The ends of a run whose result counts."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Config:
     """
 
     data: tuple[str, ...] = ("digits", "digits-few")
-    methods: tuple[str, ...] = (*TABLE, "BVFIM, adaptive")
+    methods: tuple[str, ...] = (*TABLE, "BVFIM-adaptive", *FEW)
     activations: tuple[str, ...] = ("identity", "relu")
     seeds: int = 5
     steps: int | None = None
@@ -86,12 +88,17 @@ class Config:
     def __post_init__(self) -> None:
         for what, given, known in (("problem", self.data, DATA), ("method", self.methods, (*TABLE, *EXTRA, *FEW))):
             unknown = [name for name in given if name not in known]
-            if unknown:
-                raise DataError(no_such(what, unknown[0], known))
+            if unknown or not given:
+                raise DataError(no_such(what, unknown[0] if unknown else "", known))
+        if not 0 < self.held < 1:
+            raise DataError(f"held must lie between 0 and 1, not {self.held!r}")
+        for problem in self.data:
+            if not methods(problem, self):
+                raise DataError(f"{problem} has too many weights for {' and '.join(self.methods)}")
 
     def quick(self) -> Config:
         """Smaller, to see that it runs."""
-        return replace(self, seeds=2, steps=5, grid=(0.1, 0.3), activations=("relu",))
+        return replace(self, seeds=min(self.seeds, 2), steps=5, grid=(0.1, 0.3), activations=("relu",))
 
 
 def method(label: str, lr: float, config: Config) -> Any:
@@ -109,8 +116,8 @@ def method(label: str, lr: float, config: Config) -> Any:
         "CG": lambda: bvfim.CG(T, lr=lr, cg_steps=J),
         "Neumann": lambda: bvfim.Neumann(T, lr=lr, terms=J),
         "BVFIM": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **published),
-        "BVFIM, barrier": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **own),
-        "BVFIM, adaptive": lambda: bvfim.BVFIM(T // 2, T // 4, **published, dynamics=bvfim.dynamics.Adaptive(lr)),
+        "BVFIM-barrier": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **own),
+        "BVFIM-adaptive": lambda: bvfim.BVFIM(T // 2, T // 4, **published, dynamics=bvfim.dynamics.Adaptive(lr)),
     }
     return made[label]()
 
@@ -124,9 +131,8 @@ def cost(problem: str, label: str) -> float:
 
 def methods(problem: str, config: Config) -> tuple[str, ...]:
     """The methods for one problem: those of :data:`FEW` where x is short, and only there."""
-    if DATA[problem][1].train > 100:
-        return tuple(label for label in config.methods if label not in FEW)
-    return tuple(dict.fromkeys((*config.methods, *FEW)))
+    few = DATA[problem][1].train <= 100
+    return tuple(label for label in dict.fromkeys(config.methods) if few or label not in FEW)
 
 
 def grid(label: str, config: Config) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ from bvfim.experiments import cleaning
 from bvfim.experiments.complexity import slope
 from bvfim.experiments.parts import How, Part, measured
 from bvfim.memory import PeakMemory
-from bvfim.plots import COLOURS, CYCLE, legend, panels
+from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
 from bvfim.words import slug
 
@@ -225,12 +225,11 @@ def _conclusion(table: pd.DataFrame) -> str:
 
 def _figure(raw: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 3, width=3.6, height=2.6)
-    colours = {"BVFIM": COLOURS["BVFIM, barrier"], "RHG, one graph": CYCLE[5], **COLOURS}
     for row, what in zip(axes, ("ms", "MiB"), strict=True):
         for one, size in zip(row, VARIED, strict=True):
             for label, own in raw[(raw["varied"] == size) & raw["fits"]].groupby("method", sort=False):
                 own = own.sort_values(size)
-                one.loglog(own[size], own[what], "o-", ms=3, color=colours[str(label)], label=label)
+                one.loglog(own[size], own[what], "o-", ms=3, color=COLOURS[str(label)], label=label)
             one.set(xlabel=size, ylabel=f"{what} per upper step")
             one.xaxis.set_minor_formatter(NullFormatter())
             if size == "T":

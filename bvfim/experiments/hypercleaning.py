@@ -19,7 +19,7 @@ import bvfim
 from bvfim.experiments import cleaning_report
 from bvfim.experiments.cleaning import Task
 from bvfim.experiments.cleaning_baselines import baselines, ranking
-from bvfim.experiments.cleaning_settings import DATA, Config, cost, grid, method, methods, task
+from bvfim.experiments.cleaning_settings import DATA, SOUND, Config, cost, grid, method, methods, task
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
 from bvfim.words import slug
@@ -39,21 +39,29 @@ class Watch:
     def __call__(self, run: bvfim.Run) -> None:
         """A row, where one is due."""
         self.steps.append(time.perf_counter() - self.resumed)
-        if run.k % self.every == 0 or run.k == run.steps:
-            self.rows.append(
-                {
-                    "step": run.k,
-                    "seconds": sum(self.steps),
-                    "F": run.row["upper"],
-                    "f": run.row["lower"],
-                    "held": self.task.accuracy(run.state.y, self.task.held),
-                    "accuracy": self.task.accuracy(run.state.y),
-                    "accuracy of z": self.task.accuracy(getattr(run.state, "z", run.state.y)),
-                    "F1": self.task.f1(run.x),
-                    **ranking(self.task, run.x),
-                }
-            )
+        if run.k % self.every == 0:
+            self._look(run)
         self.resumed = time.perf_counter()
+
+    def finish(self, run: bvfim.Run) -> None:
+        """The end of the run, if it was not seen."""
+        if run.rows and (not self.rows or self.rows[-1]["step"] != run.k):
+            self._look(run)
+
+    def _look(self, run: bvfim.Run) -> None:
+        self.rows.append(
+            {
+                "step": run.k,
+                "seconds": sum(self.steps),
+                "F": run.row["upper"],
+                "f": run.row["lower"],
+                "held": self.task.accuracy(run.state.y, self.task.held),
+                "accuracy": self.task.accuracy(run.state.y),
+                "accuracy of z": self.task.accuracy(getattr(run.state, "z", run.state.y)),
+                "F1": self.task.f1(run.x),
+                **ranking(self.task, run.x),
+            }
+        )
 
 
 def trace(problem: str, activation: str, label: str, lr: float, seed: int, config: Config) -> pd.DataFrame:
@@ -73,13 +81,17 @@ def trace(problem: str, activation: str, label: str, lr: float, seed: int, confi
     rows = watch.rows or [{"step": 0, "held": 0.0}]
     ms = 1e3 * float(np.median(watch.steps[3:] or watch.steps or [np.nan]))  # a recorded step is set up by then
     about: dict[str, Any] = {"problem": problem, "activation": activation, "method": label, "lr": lr, "seed": seed}
+    used = found.evaluations
+    count = max(found.steps, 1)
+    about |= {"gradients": (used["upper"] + used["lower"]) / count, "products": (used["hvp"] + used["jvp"]) / count}
     return pd.DataFrame(rows).assign(**about, ms=ms, status=found.status.value)
 
 
 def reference(problem: str, activation: str, seed: int, config: Config) -> pd.DataFrame:
     """The baselines of one seed."""
-    about: dict[str, Any] = {"problem": problem, "activation": activation, "seed": seed}
-    return pd.DataFrame(baselines(task(problem, activation, seed, config))).assign(**about)
+    own = task(problem, activation, seed, config)
+    about: dict[str, Any] = {"problem": problem, "activation": activation, "seed": seed, "note": own.note}
+    return pd.DataFrame(baselines(own)).assign(**about)
 
 
 def best(traces: pd.DataFrame) -> tuple[float, int]:
@@ -87,7 +99,7 @@ def best(traces: pd.DataFrame) -> tuple[float, int]:
 
     A run that broke off is chosen only if all did.
     """
-    sound = traces[traces["status"] == "max_steps"]
+    sound = traces[traces["status"].isin(SOUND)]
     among = sound if len(sound) else traces
     row = among.sort_values(["held", "step"], kind="stable").iloc[-1]
     return float(row["lr"]), int(row["step"])
@@ -118,14 +130,13 @@ def run(config: Config, how: How = How()) -> Results:
     ahead = len(seeds) * sum(amount.values())
     tuned = measured(config, tuning, how, work, ahead)
     chosen = {cell: best(pd.concat([tuned[_name(*cell, lr, 0)] for lr in grids[cell]]))[0] for cell in cells}
-    later: dict[str, Part] = {
-        _name(*cell, chosen[cell], seed): partial(trace, *cell, chosen[cell], seed, config)
-        for cell in cells
-        for seed in seeds
-    }
+    later: dict[str, Part] = {}
     for p, a in dict.fromkeys(cell[:2] for cell in cells):
-        for seed in range(config.seeds):
-            later[slug(f"{p} {a} baselines {seed}")] = partial(reference, p, a, seed, config)
+        for seed in range(config.seeds):  # the methods of one seed after another, which share its data
+            name = slug(f"{p} {a} baselines {seed}")
+            later[name], work[name] = partial(reference, p, a, seed, config), cost(p, "baselines")
+            for cell in [cell for cell in cells if seed and cell[:2] == (p, a)]:
+                later[_name(*cell, chosen[cell], seed)] = partial(trace, *cell, chosen[cell], seed, config)
     rest = measured(config, later, replace(how, resume=True), work)
     traces = pd.concat(
         [(tuned | rest)[_name(*cell, chosen[cell], seed)] for cell in cells for seed in range(config.seeds)],

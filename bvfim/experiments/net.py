@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -55,7 +55,7 @@ def run(config: Config, how: How = How()) -> Results:
         for shape, inputs in SHAPES.items()
         for label in METHODS
     }
-    tables = measured(config, parts, How(how.folder, how.resume, 1, how.track))
+    tables = measured(config, parts, replace(how, workers=1))
     raw = pd.concat(
         [tables[slug(f"{shape} {label}")].assign(shape=shape) for shape in SHAPES for label in METHODS],
         ignore_index=True,
@@ -90,13 +90,12 @@ def _row(shape: str, label: str, raw: pd.DataFrame) -> dict[str, object]:
 
 def _figure(raw: pd.DataFrame) -> Figure:
     figure, axes = panels(2, len(SHAPES), width=4.4, height=2.7)
-    colours = {"BVFIM": COLOURS["BVFIM, barrier"], **COLOURS}
     for column, shape in enumerate(SHAPES):
         own = raw[(raw["shape"] == shape) & raw["fits"]].sort_values("n")
         for row, what in enumerate(("ms", "MiB")):
             for label in METHODS:
                 part = own[own["method"] == label]
-                axes[row, column].loglog(part["n"], part[what], "o-", ms=3, color=colours[label], label=label)
+                axes[row, column].loglog(part["n"], part[what], "o-", ms=3, color=COLOURS[label], label=label)
             axes[row, column].set(xlabel=f"lower parameters, {shape}", ylabel=f"{what} an upper step")
     legend(figure)
     return figure

@@ -78,7 +78,7 @@ def measured(
     saved = {} if how.folder is None else _prepared(how.folder, config, how.resume)
     tables = {name: saved[name] for name in parts if name in saved}
     left = {name: part for name, part in parts.items() if name not in tables}
-    amounts = {name: 1.0 if work is None else work.get(name, 0.0) for name in left}
+    amounts = {name: 1.0 if work is None else work[name] for name in left}
     for name, table in how.track(_done(left, how.workers), amounts, ahead) if left else ():
         tables[name] = table
         if how.folder is not None:
@@ -148,6 +148,8 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _numbers(column: pd.Series) -> pd.Series:
     """The column as it was before it was written; pandas' own parser of floats may miss the last bit."""
+    if set(column) <= {"True", "False"}:
+        return column == "True"
     for kind in (int, float):
         try:
             return column.map(kind)

@@ -253,7 +253,8 @@ class BVFIM(Estimator):
         return self._descend(at, gradient, y, self.y_steps, lr)
 
     def _descend(self, at: At, gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
-        return descend(gradient, y, steps, self.dynamics or GradientDescent(lr), at.problem.project_y, at.inner)
+        dynamics = GradientDescent(lr) if self.dynamics is None else self.dynamics
+        return descend(gradient, y, steps, dynamics, at.problem.project_y, at.inner)
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""

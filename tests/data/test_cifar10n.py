@@ -18,7 +18,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("BVFIM_DATA", str(tmp_path))
     (tmp_path / "noisy-labels").mkdir()
     with pytest.raises(DataError) as refused:
-        cifar10n._checked({key: c.astype(np.int8) for key, c in COLUMNS.items()}, "")
+        cifar10n._checked(COLUMNS, "")
     monkeypatch.setattr(cifar10n, "_SHA256", str(refused.value).split("sha256 ")[1][:-1])
     return tmp_path / "noisy-labels"
 
@@ -45,7 +45,7 @@ def test_the_authors_file_is_downloaded_and_read(home, monkeypatch):
 def test_damaged_files_are_refused_by_name(home, content):
     for name in ("CIFAR-10_human.pt", "cifar10n_train.npz"):
         (home / name).write_bytes(content)
-        with pytest.raises(DataError, match=f"{name}: the file is damaged, cut short or not CIFAR-10N"):
+        with pytest.raises(DataError, match=f"{name}: the file is damaged, cut short or another one"):
             human("worse")
 
 
@@ -55,6 +55,26 @@ def test_a_pickle_with_more_than_arrays_is_refused(home):
         archive.writestr("x/data.pkl", b"cos\nsystem\n(S'echo harm'\ntR.")
     (home / "CIFAR-10_human.pt").write_bytes(buffer.getvalue())
     with pytest.raises(DataError, match=r"the pickle asks for (os|posix)\.system, which is not loaded"):
+        human("worse")
+
+
+def test_a_flipped_bit_is_refused_by_name(home):
+    path = home / "cifar10n_train.npz"
+    np.savez_compressed(path, **COLUMNS)
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 7):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        try:
+            found = human("worse")
+        except DataError as error:
+            assert "cifar10n_train.npz: " in str(error)  # noqa: PT017 (some bits do not matter)
+        else:
+            assert found.tolist() == COLUMNS["worse_label"].tolist()
+
+
+def test_labels_that_wrap_around_are_refused(home):
+    np.savez(home / "cifar10n_train.npz", **{key: column + 256 for key, column in COLUMNS.items()})
+    with pytest.raises(DataError, match="these are not the labels of CIFAR-10N"):
         human("worse")
 
 

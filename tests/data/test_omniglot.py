@@ -33,7 +33,11 @@ def packed(**changes):
     return buffer.getvalue()
 
 
-def test_the_packed_file_is_read(home):
+def test_the_packed_file_is_read(home, monkeypatch):
+    (home / "omniglot_28.npz").write_bytes(packed())
+    with pytest.raises(DataError, match="these are not the drawings of Omniglot") as refused:
+        load("omniglot")
+    monkeypatch.setattr(omniglot, "_PACKED_SHA256", str(refused.value).split("sha256 ")[1][:-1])
     (home / "omniglot_28.npz").write_bytes(packed())
     data = load("omniglot")
     assert data.classes == ("Greek/character01", "Greek/character02", "Latin/character01")
@@ -51,7 +55,8 @@ def test_the_packed_file_is_read(home):
         packed(images=None),
         packed(images=np.zeros((4, 20, 20), np.uint8)),
         packed(images=np.zeros((4, 28, 28))),
-        packed(is_evaluation=np.array([False])),
+        packed(is_evaluation=np.array([0, 0, 1, 1], np.uint8)),
+        packed()[:200] + bytes(40) + packed()[240:],
         packed(alphabet_id=np.array([0, 0, 1, 9])),
         packed(images=np.array([None] * 4)),
     ],

@@ -42,6 +42,8 @@ def test_pictures_and_labels_come_back(tmp_path):
         ({"image": [png(PIXELS[0]), png(PIXELS[1]), png(PIXELS[2, :3])]}, r"row 2: a picture of shape \(3, 4, 3\)"),
         ({"image": [png(PIXELS[0]), None, png(PIXELS[2])]}, "row 1: not a picture but a NoneType"),
         ({"label": ["a", "b", "c"]}, "the labels are not whole numbers"),
+        ({"label": [0.7, 1.9, 1.0]}, "the labels are not whole numbers"),
+        ({"label": pd.array([0, None, 1], dtype="Int64")}, "the labels are not whole numbers"),
     ],
 )
 def test_bad_rows_are_told(tmp_path, columns, message):

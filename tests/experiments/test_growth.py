@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -20,8 +21,19 @@ def test_the_network_has_about_n_parameters():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return growth.run(SMALL, How(tmp_path_factory.mktemp("growth")))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("growth")
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    return growth.run(SMALL, How(folder))
+
+
+def test_a_resumed_run_reads_what_it_wrote(folder, results, monkeypatch):
+    monkeypatch.setattr(growth, "measure", None)
+    again = growth.run(SMALL, How(folder, resume=True))
+    pd.testing.assert_frame_equal(again.tables["growth"], results.tables["growth"])
 
 
 def test_every_method_is_measured_at_every_size(results):
@@ -35,7 +47,8 @@ def test_every_method_is_measured_at_every_size(results):
 def test_memory_grows_with_the_steps_of_unrolled_methods_alone(results):
     slopes = results.tables["growth"]["MiB ~ T"]
     assert slopes["RHG, one graph"] > 0.5
-    assert slopes["CG"] == pytest.approx(0, abs=0.01)
+    assert slopes["RHG"] > 0.1
+    assert slopes[["CG", "Neumann"]].tolist() == pytest.approx([0, 0], abs=0.01)
 
 
 def test_a_size_that_does_not_fit_ends_the_sweep_and_is_closed_in_on(monkeypatch):

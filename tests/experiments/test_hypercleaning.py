@@ -9,10 +9,12 @@ import torch
 import bvfim
 from bvfim.experiments import cleaning_report, hypercleaning
 from bvfim.experiments.cleaning_baselines import ALONE, baselines, fit
-from bvfim.experiments.cleaning_settings import DATA, TABLE, Config, cost, method, methods, task
+from bvfim.experiments.cleaning_settings import DATA, FEW, TABLE, Config, cost, method, methods, task
 from bvfim.experiments.parts import How
 
-SMALL = Config(data=("digits-few",), methods=("RHG", "BVFIM"), activations=("relu",), seeds=2, steps=3, grid=(0.1, 0.3))
+SMALL = Config(
+    data=("digits-few",), methods=("RHG", "BVFIM", *FEW), activations=("relu",), seeds=2, steps=3, grid=(0.1, 0.3)
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_a_run_that_broke_off_is_chosen_only_if_all_did():
     assert hypercleaning.best(broken) == (0.3, 4)
 
 
-def test_steps_that_are_too_large_end_in_a_status_and_no_nan(tmp_path):
+def test_steps_that_are_too_large_end_in_a_status_with_advice(tmp_path):
     config = Config(data=("digits-few",), methods=("BVFIM",), activations=("identity",), seeds=1, steps=4, grid=(1e6,))
     found = hypercleaning.run(config, How(tmp_path))
     row = found.tables["cleaning"].loc[("digits-few", "identity", "BVFIM")]
@@ -109,8 +111,9 @@ def test_a_fit_starts_at_the_start_and_leaves_it_alone():
     assert all(torch.equal(before[key], own.y[key]) for key in before)
 
 
-@pytest.mark.parametrize("label", [*TABLE, "FHG", "BVFIM, barrier", "BVFIM, adaptive"])
-def test_every_method_has_the_same_budget(label):
+@pytest.mark.parametrize("label", [*TABLE, "FHG", "BVFIM-barrier", "BVFIM-adaptive"])
+def test_the_lower_gradients_of_an_upper_step_are_T(label):
+    """BDA asks for as many of F besides, and second derivatives are counted apart."""
     own = task("digits-few", "relu", 0, Config())
     problem = own.problem.counted_anew()
     chosen = method(label, 0.1, Config(T=20, J=4))
@@ -122,8 +125,10 @@ def test_every_method_has_the_same_budget(label):
 
 
 def test_fhg_is_left_out_where_x_is_long():
-    assert "FHG" not in methods("digits", Config(methods=("RHG", "FHG")))
-    assert "FHG" in methods("digits-few", Config())
+    assert methods("digits", Config(methods=("RHG", "FHG"))) == ("RHG",)
+    assert methods("digits-few", Config(methods=("RHG", "FHG", "RHG"))) == ("RHG", "FHG")
+    with pytest.raises(bvfim.DataError, match="digits has too many weights for FHG"):
+        Config(data=("digits",), methods=("FHG",))
     assert cost("cifar10", "RHG") > cost("mnist", "RHG") > cost("mnist", "BVFIM")
 
 
@@ -135,7 +140,26 @@ def test_unknown_names_are_refused():
 
 
 def test_the_papers_numbers_stand_beside_ours():
-    row = cleaning_report._row(("mnist", "relu", "BVFIM"), frame(accuracy=[0.9, 0.8], F1=[0.7, 0.7]))
+    own = frame(accuracy=[0.9, 0.8], F1=[0.7, 0.7])
+    row = cleaning_report._row(("mnist", "relu", "BVFIM"), own)
     assert (row["accuracy"], row["± accuracy"], row["F1"]) == (85.0, 7.07, 70.0)
     assert (row["paper's accuracy"], row["paper's F1"]) == (90.41, 91.19)
     assert set(DATA) >= set(cleaning_report.CLEANING)
+    broken = cleaning_report._row(("mnist", "relu", "BVFIM"), own.assign(status=["max_steps", "non_finite"]))
+    assert "accuracy" not in broken, "no mean over the runs that were lucky"
+
+
+def test_a_run_that_ends_between_two_looks_is_seen_at_its_end():
+    own = task("digits-few", "relu", 0, Config())
+    watch = hypercleaning.Watch(own, every=4)
+    bvfim.solve(own.problem, own.x, own.y, bvfim.RHG(2), steps=6, callbacks=[watch])
+    assert [row["step"] for row in watch.rows] == [4, 6]
+
+
+def test_what_the_data_differ_in_is_told(results):
+    others = pd.DataFrame(
+        {"problem": ["mnist"], "activation": ["relu"], "method": [ALONE], "accuracy": [0.9], "F1": [0.9]}
+    )
+    own = results.tables["traces"]
+    told = cleaning_report.results(SMALL, own, others.assign(note="cut", seed=0), own)
+    assert "mnist: cut." in told.sections[0].text
