@@ -48,7 +48,8 @@ def _row(cell: Any, own: pd.DataFrame) -> dict[str, Any]:
             if score in ("accuracy", "F1"):
                 row[f"± {score}"] = round(100 * own[score].std(ddof=1), 2) if len(own) > 1 else None
     if "ms" in own:
-        row |= {"ms a step": own["ms"].median(), "lower step": own["lr"].iloc[0], "step": round(own["step"].mean(), 1)}
+        tuned = None if cell[2] == "AdaptiveBVFIM" else own["lr"].iloc[0]
+        row |= {"ms a step": own["ms"].median(), "lower step": tuned, "step": round(own["step"].mean(), 1)}
         row |= {"gradients": own["gradients"].mean(), "products": own["products"].mean(), "ended": ", ".join(ended)}
     paper = CLEANING.get(cell[0], {}).get(cell[2])
     return row | (dict(zip(("paper's accuracy", "paper's F1"), paper, strict=False)) if paper else {})
@@ -93,7 +94,7 @@ def summary(full: pd.DataFrame) -> dict[str, Any]:
     return {
         f"{row['problem']}, {row['activation']}, {row['method']}": {"accuracy": row["accuracy"], "F1": row["F1"]}
         for row in rows
-        if row["method"] in ("BVFIM", ALONE)
+        if row["method"] in ("BVFIM", ALONE) and pd.notna(row["accuracy"])
     }
 
 

@@ -73,6 +73,7 @@ def test_steps_that_are_too_large_end_in_a_status_with_advice(tmp_path):
     row = found.tables["cleaning"].loc[("digits-few", "identity", "BVFIM")]
     assert row["ended"] == "non_finite"
     assert "digits-few, identity, BVFIM ended in non_finite" in found.sections[0].ours
+    assert "nan" not in found.sections[0].ours
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
