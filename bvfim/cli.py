@@ -53,7 +53,7 @@ EXPERIMENTS: dict[str, tuple[ModuleType, ...]] = {
 
 Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the settings that made them.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of everything that is random.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes on the CPU, one thread each.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes on the CPU, one thread each; 1: all threads.")]
 
 
 def _version(value: bool) -> None:

@@ -77,7 +77,7 @@ class CifarSource:
         try:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 train, test = ([self._member(archive, m, md5, name) for m, md5 in ms.items()] for ms in self.members)
-        except (tarfile.TarError, EOFError) as error:
+        except (tarfile.TarError, EOFError, RecursionError) as error:
             raise DataError(f"{name}: the archive is damaged or cut short ({error}); delete or replace it") from error
         return _joined(train), _joined(test)
 
@@ -131,7 +131,7 @@ def _strips(home: Path, part: str) -> Part:
     content = files.content(path)
     try:
         labels = np.asarray(json.loads(content))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a list of labels ({error})") from error
     if labels.dtype.kind not in "iu":
         raise DataError(f"{path}: not a list of labels (of type {labels.dtype})")
@@ -143,7 +143,7 @@ def _strips(home: Path, part: str) -> Part:
 def _strip(path: Path) -> NDArray[np.uint8]:
     content = files.content(path)
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with Image.open(io.BytesIO(content), formats=tables.FORMATS) as picture:
             found = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: the picture is damaged or cut short ({error})") from error

@@ -28,7 +28,7 @@ _SHA256 = "26209de892bb1b72229d566ca241503962bb753a0929a24f68ad4a86bd4aee4f"
 
 
 def human(kind: str) -> NDArray[np.int64]:
-    """The 50000 labels of one kind; rows are those of ``load("cifar10").train``.
+    """The 50000 labels of one kind, for the published training rows; a cut copy of CIFAR-10 has the first of them.
 
     Args:
         kind: one of :data:`KINDS`; ``worse`` has 40 % wrong labels, ``aggregate`` 9 %.
@@ -72,6 +72,9 @@ def _published(content: bytes, name: str) -> Columns:
 
 
 def _checked(columns: Columns, name: str) -> Columns:
+    for column in columns.values():
+        if column.dtype.kind not in "iu" or column.ndim != 1:
+            raise DataError(f"{name}: a column of type {column.dtype} and shape {column.shape}")
     found = npz.sha256(*(columns[key].astype(np.int64) for key in KINDS.values()))
     if found != _SHA256:
         raise DataError(f"{name}: these are not the labels of CIFAR-10N (sha256 {found})")

@@ -35,7 +35,10 @@ def folder() -> Path:
         ...     bvfim.data.folder().as_posix()
         'some/folder'
     """
-    return Path(os.environ.get("BVFIM_DATA") or pooch.os_cache("bvfim")).expanduser()
+    try:
+        return Path(os.environ.get("BVFIM_DATA") or pooch.os_cache("bvfim")).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"BVFIM_DATA: {error}") from error
 
 
 def read(file: str, url: str, parse: Callable[[bytes, str], T]) -> T:
@@ -83,7 +86,10 @@ def found(file: str) -> Path | None:
         True
     """
     plain = folder() / file
-    return next((path for path in (plain.with_name(f"{plain.name}.gz"), plain) if path.exists()), None)
+    try:
+        return next((path for path in (plain.with_name(f"{plain.name}.gz"), plain) if path.exists()), None)
+    except OSError as error:
+        raise DataError(f"{plain}: the file can't be read ({error.strerror or error})") from error
 
 
 def content(path: Path) -> bytes:

@@ -20,7 +20,7 @@ _ZIPS = {
 }
 SIDE = 28
 PACKED = "omniglot/omniglot_28.npz"
-_PACKED_SHA256 = "886e73e7842f5f82dd6f92ea21d59a8409ee48e18846f697738a83cfbf23d7c8"
+_PACKED_SHA256 = "ab5e4d0ea96aa0aab677107fc683949dcd9454e54b298ed7b08313b29f4f6b4f"
 
 Drawings = tuple[NDArray[np.uint8], list[str]]
 """Pixels, and the name alphabet/character of each."""
@@ -54,10 +54,15 @@ def _packed(content: bytes, name: str) -> list[Drawings]:
     found = npz.read(content, name, kinds)
     pixels, later = found["images"], found["is_evaluation"]
     alphabet, character = (found[key].astype(np.int64) for key in ("alphabet_id", "character_in_alphabet"))
-    checksum = npz.sha256(pixels, alphabet, character, later)
+    names = found["alphabet_names"]
+    spelt = np.frombuffer("\n".join(map(str, names.flat)).encode(), np.uint8)
+    shapes = [pixels.shape[1:], alphabet.shape, character.shape, later.shape]
+    if pixels.dtype != np.uint8 or shapes != [(SIDE, SIDE), *[pixels.shape[:1]] * 3]:
+        raise DataError(f"{name}: images of {pixels.dtype} {pixels.shape}, not of uint8 {SIDE} x {SIDE}")
+    checksum = npz.sha256(pixels, alphabet, character, later, spelt)
     if checksum != _PACKED_SHA256:
         raise DataError(f"{name}: these are not the drawings of Omniglot (sha256 {checksum})")
-    named = [f"{found['alphabet_names'][a]}/character{c + 1:02d}" for a, c in zip(alphabet, character, strict=True)]
+    named = [f"{names[a]}/character{c + 1:02d}" for a, c in zip(alphabet, character, strict=True)]
     return [(pixels[rows], [named[i] for i in np.flatnonzero(rows)]) for rows in (~later, later)]
 
 
@@ -74,6 +79,6 @@ def _unzipped(content: bytes, name: str, top: str) -> Drawings:
 
 def _small(picture: bytes) -> NDArray[np.uint8]:
     """A drawing at 28 by 28, ink = 255."""
-    with Image.open(io.BytesIO(picture)) as drawing:
+    with Image.open(io.BytesIO(picture), formats=("PNG",)) as drawing:
         small = drawing.convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     return 255 - np.asarray(small)

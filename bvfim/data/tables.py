@@ -13,6 +13,9 @@ from PIL import Image
 from bvfim.data import files
 from bvfim.status import DataError
 
+FORMATS = ("PNG", "JPEG", "WEBP")
+"""The formats of pictures that are decoded; some others would start programs."""
+
 
 def read(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The pictures of a table, decoded, and their labels.
@@ -58,7 +61,7 @@ def _decoded(picture: object, shape: tuple[int, ...], name: str) -> NDArray[np.u
     if not isinstance(picture, bytes):
         raise DataError(f"{name}: not a picture but a {type(picture).__name__}")
     try:
-        with Image.open(io.BytesIO(picture)) as opened:
+        with Image.open(io.BytesIO(picture), formats=FORMATS) as opened:
             found = np.asarray(opened.convert("RGB" if len(shape) == 3 else "L"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{name}: the picture can't be decoded ({error})") from error

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bvfim.experiments.cleaning_baselines import ALONE
-from bvfim.experiments.cleaning_settings import SOUND, Config
+from bvfim.experiments.cleaning_settings import DATA, SOUND, Config
 from bvfim.experiments.paper import CLEANING
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
@@ -46,9 +46,9 @@ def _row(cell: Any, own: pd.DataFrame) -> dict[str, Any]:
         if score in own and own[score].notna().all() and set(ended) <= set(SOUND):
             row[score] = round(100 * own[score].mean(), 2)
             if score in ("accuracy", "F1"):
-                row[f"± {score}"] = round(100 * own[score].std(ddof=1), 2) if len(own) > 1 else None
+                row[f"± {score}"] = round(100 * own[score].std(ddof=1), 2) if len(own) > 1 else float("nan")
     if "ms" in own:
-        tuned = None if cell[2] == "AdaptiveBVFIM" else own["lr"].iloc[0]
+        tuned = float("nan") if cell[2] == "AdaptiveBVFIM" else own["lr"].iloc[0]
         row |= {"ms a step": own["ms"].median(), "lower step": tuned, "step": round(own["step"].mean(), 1)}
         row |= {"gradients": own["gradients"].mean(), "products": own["products"].mean(), "ended": ", ".join(ended)}
     paper = CLEANING.get(cell[0], {}).get(cell[2])
@@ -60,12 +60,13 @@ def results(config: Config, traces: pd.DataFrame, others: pd.DataFrame, grid: pd
     full = table(traces, others)
     figures = {f"course-{p}": figure(traces[traces["problem"] == p]) for p in config.data}
     noted = dict(zip(others["problem"], others["note"], strict=True))
+    sizes = "; ".join(f"{p}: {_size(p, config)}" for p in dict.fromkeys(config.data))
     notes = "".join(f"\n\n{problem}: {note}." for problem, note in noted.items() if note)
     grid_text, held = ", ".join(f"{step:g}" for step in config.grid), f"{config.held:.0%}"
     sections = (
         Section(
             "Table 3: data hyper-cleaning",
-            f"Half of the training labels are wrong. Adam with {config.x_lr:g} moves x; "
+            f"Half of the training labels are wrong. {sizes}. Adam with {config.x_lr:g} moves x; "
             f"{config.T} lower gradients an upper step (BVFIM: {config.T // 2} for z and two for each of "
             f"{config.T // 4} steps on y; BDA as many of F besides; the second derivatives of the others come on top: "
             f"see the columns); means over {config.seeds} splits in %. "
@@ -86,6 +87,12 @@ def results(config: Config, traces: pd.DataFrame, others: pd.DataFrame, grid: pd
         ),
     )
     return Results({"cleaning": full, "traces": traces, "grid": grid}, figures, summary(full), sections)
+
+
+def _size(problem: str, config: Config) -> str:
+    size = DATA[problem][1]
+    steps = size.steps if config.steps is None else config.steps
+    return f"{size.train} training and {size.validation} validation rows, {size.hidden} units, {steps} upper steps"
 
 
 def summary(full: pd.DataFrame) -> dict[str, Any]:

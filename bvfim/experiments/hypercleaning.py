@@ -7,7 +7,6 @@ judged, by the accuracy on validation rows that are kept out of F. Test data cho
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -106,7 +105,7 @@ def best(traces: pd.DataFrame) -> tuple[float, int]:
 
 
 def _cells(config: Config) -> list[tuple[str, str, str]]:
-    return [(p, a, m) for p in config.data for a in config.activations for m in methods(p, config)]
+    return [(p, a, m) for p in dict.fromkeys(config.data) for a in config.activations for m in methods(p, config)]
 
 
 def _name(problem: str, activation: str, label: str, lr: float, seed: int) -> str:
@@ -137,7 +136,7 @@ def run(config: Config, how: How = How()) -> Results:
             later[name], work[name] = partial(reference, p, a, seed, config), cost(p, "baselines")
             for cell in [cell for cell in cells if seed and cell[:2] == (p, a)]:
                 later[_name(*cell, chosen[cell], seed)] = partial(trace, *cell, chosen[cell], seed, config)
-    rest = measured(config, later, replace(how, resume=True), work)
+    rest = measured(config, later, how, work, first=False)
     traces = pd.concat(
         [(tuned | rest)[_name(*cell, chosen[cell], seed)] for cell in cells for seed in range(config.seeds)],
         ignore_index=True,

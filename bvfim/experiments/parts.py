@@ -30,7 +30,7 @@ class How:
     Args:
         folder: where each part is saved as it ends; nowhere without one.
         resume: take over the parts that an earlier run with the same config has saved there.
-        workers: processes, one thread each; 1 runs in this process.
+        workers: processes, one thread each; 1 runs in this process, with all of its threads.
         track: wraps the parts as they end, to show how far they are; it is given them, the work that each is, and the
             work that comes after them.
 
@@ -58,7 +58,12 @@ def finished(*solutions: Solution) -> None:
 
 
 def measured(
-    config: Any, parts: dict[str, Part], how: How, work: Mapping[str, float] | None = None, ahead: float = 0.0
+    config: Any,
+    parts: dict[str, Part],
+    how: How,
+    work: Mapping[str, float] | None = None,
+    ahead: float = 0.0,
+    first: bool = True,
 ) -> dict[str, pd.DataFrame]:
     """The table of each part.
 
@@ -67,6 +72,7 @@ def measured(
         parts: the measurements by name.
         how: how they are run.
         work: how much work a part is beside the others, where they differ; ahead: what is to come after these parts.
+        first: whether these are the first parts of the run, before which a folder is emptied.
 
     Example:
         >>> import pandas as pd
@@ -75,7 +81,7 @@ def measured(
         >>> measured(Config(), {"one": lambda: pd.DataFrame({"a": [1]})}, How())["one"]["a"].tolist()
         [1]
     """
-    saved = {} if how.folder is None else _prepared(how.folder, config, how.resume)
+    saved = {} if how.folder is None else _prepared(how.folder, config, how.resume, first)
     tables = {name: saved[name] for name in parts if name in saved}
     left = {name: part for name, part in parts.items() if name not in tables}
     amounts = {name: 1.0 if work is None else work[name] for name in left}
@@ -87,7 +93,7 @@ def measured(
 
 
 def _done(parts: dict[str, Part], workers: int) -> Iterator[tuple[str, pd.DataFrame]]:
-    if workers == 1 or len(parts) < 2:
+    if workers == 1:
         yield from ((name, part()) for name, part in parts.items())
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
@@ -107,7 +113,7 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame]:
+def _prepared(folder: Path, config: Any, resume: bool, first: bool) -> dict[str, pd.DataFrame]:
     """The tables that are there already; the folder is emptied unless they are wanted."""
     about = folder / "config.json"
     stated = json.loads(json.dumps({"bvfim": __version__, **dataclasses.asdict(config)}, default=str))
@@ -122,6 +128,8 @@ def _prepared(folder: Path, config: Any, resume: bool) -> dict[str, pd.DataFrame
                 f"{folder}: the run to resume had another {', '.join(other)}; start it anew without --resume"
             )
         return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
+    if not first:
+        return {}
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.csv"):
         path.unlink()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import zipfile
 
 import numpy as np
@@ -75,6 +76,16 @@ def test_a_flipped_bit_is_refused_by_name(home):
 def test_labels_that_wrap_around_are_refused(home):
     np.savez(home / "cifar10n_train.npz", **{key: column + 256 for key, column in COLUMNS.items()})
     with pytest.raises(DataError, match="these are not the labels of CIFAR-10N"):
+        human("worse")
+
+
+@pytest.mark.parametrize("column", [None, "x", {}, [10**30], np.zeros((2, 3), int), np.full(6, 0.5)])
+def test_columns_that_are_no_labels_are_refused(home, column):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("x/data.pkl", pickle.dumps({**COLUMNS, "worse_label": column}, 2))
+    (home / "CIFAR-10_human.pt").write_bytes(buffer.getvalue())
+    with pytest.raises(DataError, match=r"CIFAR-10_human\.pt: "):
         human("worse")
 
 

@@ -55,6 +55,8 @@ def test_the_packed_file_is_read(home, monkeypatch):
         packed(images=None),
         packed(images=np.zeros((4, 20, 20), np.uint8)),
         packed(images=np.zeros((4, 28, 28))),
+        packed(images=np.zeros((4, 28, 7), np.uint32)),
+        packed(character_in_alphabet=np.zeros((2, 2), int)),
         packed(is_evaluation=np.array([0, 0, 1, 1], np.uint8)),
         packed()[:200] + bytes(40) + packed()[240:],
         packed(alphabet_id=np.array([0, 0, 1, 9])),

@@ -252,3 +252,10 @@ def test_digits_need_no_file() -> None:
     np.testing.assert_array_equal(load("digits").test.inputs, data.test.inputs)
     rows = np.concatenate([data.train.inputs, data.test.inputs])
     assert len(np.unique(rows, axis=0)) == len(rows) == 1797
+
+
+@pytest.mark.parametrize("where", ["~nosuchuser/x", "x" * 5000])
+def test_an_impossible_folder_is_told(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BVFIM_DATA", where)
+    with pytest.raises(DataError):
+        TINY()

@@ -12,6 +12,7 @@ from bvfim.data import tables
 from bvfim.status import DataError
 
 pytest.importorskip("pyarrow")
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n"
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), dtype=np.uint8)
 
 
@@ -40,6 +41,10 @@ def test_pictures_and_labels_come_back(tmp_path):
         ({"image": [png(PIXELS[0]), b"nothing", png(PIXELS[2])]}, "row 1: the picture can't be decoded"),
         ({"image": [png(PIXELS[0]), png(PIXELS[1])[:40], png(PIXELS[2])]}, "row 1: the picture can't be decoded"),
         ({"image": [png(PIXELS[0]), png(PIXELS[1]), png(PIXELS[2, :3])]}, r"row 2: a picture of shape \(3, 4, 3\)"),
+        (
+            {"image": [png(PIXELS[0]), EPS, png(PIXELS[2])]},
+            "row 1: the pic",
+        ),
         ({"image": [png(PIXELS[0]), None, png(PIXELS[2])]}, "row 1: not a picture but a NoneType"),
         ({"label": ["a", "b", "c"]}, "the labels are not whole numbers"),
         ({"label": [0.7, 1.9, 1.0]}, "the labels are not whole numbers"),

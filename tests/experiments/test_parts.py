@@ -114,3 +114,12 @@ def test_a_part_without_rows_is_named(tmp_path):
     (tmp_path / "first.csv").write_text("n,root\n")
     with pytest.raises(bvfim.DataError, match="it has no rows"):
         measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path, resume=True))
+
+
+def test_later_parts_of_a_run_leave_its_first_and_take_nothing_from_others(tmp_path):
+    how = How(tmp_path)
+    measured(Config(), {"one": partial(numbers, 1)}, how)
+    (tmp_path / "two.csv").write_text("a\n99\n")  # as another process may leave it there
+    found = measured(Config(), {"two": partial(numbers, 2)}, how, first=False)
+    pd.testing.assert_frame_equal(found["two"], numbers(2))
+    assert (tmp_path / "one.csv").exists()
