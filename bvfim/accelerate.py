@@ -7,7 +7,8 @@ the operations of the plain step, in their order.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,6 +69,17 @@ def scalars(method: Any, k: int, like: Tensor) -> dict[str, Tensor]:
     return {
         name: torch.full((), number, dtype=like.dtype, device=like.device) for name, number in method.numbers(k).items()
     }
+
+
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Let float32 products on a CUDA device round their inputs to TF32, or not, as long as it lasts."""
+    switch = torch.backends.cuda.matmul
+    before, switch.allow_tf32 = switch.allow_tf32, allowed
+    try:
+        yield
+    finally:
+        switch.allow_tf32 = before
 
 
 @dataclass

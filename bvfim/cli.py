@@ -178,8 +178,7 @@ def bench_growth(
 ) -> None:
     """Measure how time and memory of an upper step grow with the lower variables, the samples and the lower steps."""
     _require_device(device)
-    config = growth.Config(inputs=inputs, device=device, tf32=tf32)
-    config = config.quick() if quick else config if device == "cpu" else config.whole()
+    config = growth.Config(inputs=inputs, device=device, tf32=tf32).sized(quick)
     results = growth.run(config, How(_prepared(out) / "parts", resume, track=_parts("measuring")))
     lead = "Time and memory of an upper step of every method, while one size grows."
     _report("bvfim bench growth", lead, "growth", config, results, out)

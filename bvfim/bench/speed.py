@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import bvfim
+from bvfim.accelerate import tf32
 from bvfim.bench.loops import Bare, Products, Solving
 from bvfim.bench.peers.base import Budget
 from bvfim.experiments import cleaning
@@ -120,12 +121,8 @@ def run(config: Config, progress: Any = iter) -> Results:
         config: the settings.
         progress: wraps the list of rounds to show how far they are.
     """
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = config.tf32
-    try:
+    with tf32(config.tf32):
         return _run(config, progress)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _run(config: Config, progress: Any) -> Results:
@@ -153,7 +150,7 @@ def _run(config: Config, progress: Any) -> Results:
             except Exception as error:
                 absent[name] = _reason(error)
     for loop in loops.values():
-        getattr(loop, "stop", lambda: None)()
+        _stop(loop)
     rounds = pd.DataFrame(rows).drop(columns=list(absent), errors="ignore")
     table = _table(rounds, facts)
     if config.seconds:
@@ -201,7 +198,7 @@ def _first(build: Callable[[], Any], exact: Tensor, calls: Counter[str], device:
         counted = {name: float(calls[name]) for name in ("F calls", "f calls")}
         if device == "cpu":
             getattr(loop, "once", lambda: None)()
-    getattr(loop, "stop", lambda: None)()
+    _stop(loop)
     norms = torch.linalg.vector_norm(gradient) * torch.linalg.vector_norm(exact)
     return {
         **counted,
@@ -226,6 +223,12 @@ def _seconds(action: Callable[[], Any], config: Config) -> float:
     return (time.perf_counter() - begin) / config.steps
 
 
+def _stop(loop: Any) -> None:
+    """End what runs in a thread of its own."""
+    if isinstance(loop, Solving):
+        loop.stop()
+
+
 def _wait(device: str) -> None:
     if device != "cpu":
         torch.cuda.synchronize()
@@ -239,7 +242,7 @@ def _trained(build: Callable[[], Any], task: cleaning.Task, config: Config) -> d
         steps += 1
         _wait(config.device)
     found = {f"steps in {config.seconds:g} s": steps, "accuracy": task.accuracy(loop.y), "F1": task.f1(loop.x.detach())}
-    getattr(loop, "stop", lambda: None)()
+    _stop(loop)
     return found
 
 

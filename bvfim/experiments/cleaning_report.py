@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bvfim.experiments.cleaning_baselines import ALONE
-from bvfim.experiments.cleaning_settings import DATA, SOUND, Config
+from bvfim.experiments.cleaning_settings import DATA, SOUND, Config, updates
 from bvfim.experiments.paper import CLEANING
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
@@ -22,10 +22,14 @@ COLUMNS = [
 ]
 
 
+def by_held(traces: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs, the best last: by the accuracy on the held-out rows, and among equals by the step."""
+    return traces.sort_values(["held", "step"], kind="stable")
+
+
 def chosen(traces: pd.DataFrame) -> pd.DataFrame:
     """The row of each run at which it is judged: the last of those with the highest accuracy on the held-out rows."""
-    ordered = traces.sort_values(["held", "step"], kind="stable")
-    return ordered.groupby([*CELL, "seed"], sort=False).tail(1)
+    return by_held(traces).groupby([*CELL, "seed"], sort=False).tail(1)
 
 
 def table(traces: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
@@ -91,8 +95,8 @@ def results(config: Config, traces: pd.DataFrame, others: pd.DataFrame, grid: pd
 
 def _size(problem: str, config: Config) -> str:
     size = DATA[problem][1]
-    steps = size.steps if config.steps is None else config.steps
-    return f"{size.train} training and {size.validation} validation rows, {size.hidden} units, {steps} upper steps"
+    rows = f"{size.train} training and {size.validation} validation rows"
+    return f"{rows}, {size.hidden} units, {updates(problem, config)} upper steps"
 
 
 def summary(full: pd.DataFrame) -> dict[str, Any]:

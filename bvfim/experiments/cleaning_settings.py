@@ -122,6 +122,11 @@ def method(label: str, lr: float, config: Config) -> Any:
     return made[label]()
 
 
+def updates(problem: str, config: Config) -> int:
+    """The upper steps of a run."""
+    return DATA[problem][1].steps if config.steps is None else config.steps
+
+
 def cost(problem: str, label: str) -> float:
     """What a run costs beside others, about."""
     name, size = DATA[problem]

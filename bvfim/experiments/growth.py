@@ -19,7 +19,7 @@ from matplotlib.ticker import NullFormatter
 
 import bvfim
 from bvfim import tree
-from bvfim.accelerate import stepper
+from bvfim.accelerate import stepper, tf32
 from bvfim.experiments import cleaning
 from bvfim.experiments.complexity import slope
 from bvfim.experiments.parts import How, Part, measured
@@ -66,6 +66,10 @@ class Config:
     seed: int = 0
     device: str = "cpu"
 
+    def sized(self, quick: bool) -> Config:
+        """With the sizes for its device: those of a GPU, or smaller ones."""
+        return self.quick() if quick else self if self.device == "cpu" else self.whole()
+
     def quick(self) -> Config:
         """Smaller, to see that it runs."""
         return replace(
@@ -109,16 +113,14 @@ def task(n: int, samples: int, config: Config) -> tuple[bvfim.Problem, Any, Any]
 def measure(label: str, n: int, samples: int, T: int, config: Config) -> dict[str, Any]:
     """Seconds and bytes of an upper step, or that it does not fit."""
     found = {"method": label, "n": n, "samples": samples, "T": T, "ms": np.nan, "MiB": np.nan, "fits": False}
-    switch = torch.backends.cuda.matmul
-    before, switch.allow_tf32 = switch.allow_tf32, config.tf32
     try:
-        return {**found, **_step(label, n, samples, T, config), "fits": True}
+        with tf32(config.tf32):
+            return {**found, **_step(label, n, samples, T, config), "fits": True}
     except RuntimeError as error:  # the CPU's allocator has no error of its own
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         return found
     finally:
-        switch.allow_tf32 = before
         gc.collect()
         if config.device != "cpu":
             torch.cuda.empty_cache()

@@ -15,10 +15,11 @@ import pandas as pd
 import torch
 
 import bvfim
+from bvfim.accelerate import tf32
 from bvfim.experiments import cleaning_report
 from bvfim.experiments.cleaning import Task
 from bvfim.experiments.cleaning_baselines import baselines, ranking
-from bvfim.experiments.cleaning_settings import DATA, SOUND, Config, cost, grid, method, methods, task
+from bvfim.experiments.cleaning_settings import SOUND, Config, cost, grid, method, methods, task, updates
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
 from bvfim.words import slug
@@ -67,15 +68,11 @@ def trace(problem: str, activation: str, label: str, lr: float, seed: int, confi
     """One run: what was seen of it, its status, and the time of an upper step."""
     own = task(problem, activation, seed, config)
     watch = Watch(own, config.every)
-    switch = torch.backends.cuda.matmul
-    before, switch.allow_tf32 = switch.allow_tf32, config.tf32
-    try:
-        chosen = method(label, lr, config)
-        adam = partial(torch.optim.Adam, lr=config.x_lr) if isinstance(chosen, bvfim.Estimator) else None
-        count = DATA[problem][1].steps if config.steps is None else config.steps
-        found = bvfim.solve(own.problem, own.x, own.y, chosen, adam, steps=count, callbacks=[watch])
-    finally:
-        switch.allow_tf32 = before
+    chosen = method(label, lr, config)
+    adam = partial(torch.optim.Adam, lr=config.x_lr) if isinstance(chosen, bvfim.Estimator) else None
+    with tf32(config.tf32):
+        steps = updates(problem, config)
+        found = bvfim.solve(own.problem, own.x, own.y, chosen, adam, steps=steps, callbacks=[watch])
     finished(found)
     rows = watch.rows or [{"step": 0, "held": 0.0}]
     ms = 1e3 * float(np.median(watch.steps[3:] or watch.steps or [np.nan]))  # a recorded step is set up by then
@@ -100,7 +97,7 @@ def best(traces: pd.DataFrame) -> tuple[float, int]:
     """
     sound = traces[traces["status"].isin(SOUND)]
     among = sound if len(sound) else traces
-    row = among.sort_values(["held", "step"], kind="stable").iloc[-1]
+    row = cleaning_report.by_held(among).iloc[-1]
     return float(row["lr"]), int(row["step"])
 
 

@@ -40,7 +40,7 @@ class Config:
     def sizes(self, inputs: int) -> growth.Config:
         """The sweep of the growth benchmark for rows of this length."""
         own = growth.Config(inputs=inputs, tf32=self.device != "cpu", seed=self.seed, device=self.device)
-        return own.quick() if self.short else own if self.device == "cpu" else own.whole()
+        return own.sized(self.short)
 
 
 def run(config: Config, how: How = How()) -> Results:
