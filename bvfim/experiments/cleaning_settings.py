@@ -21,13 +21,17 @@ EXTRA = ("BVFIM-barrier", "BVFIM-adaptive")
 
 @dataclass(frozen=True)
 class Size:
-    """How large the problem on one data set is, and how many upper steps it gets."""
+    """How large the problem on one data set is, how many upper steps it gets, and which lower steps are tried.
+
+    Short rows bear longer steps.
+    """
 
     train: int = 5000
     validation: int = 5000
     test: int = 10_000
     hidden: int = 300
-    steps: int = 80
+    steps: int = 100
+    grid: tuple[float, ...] = (0.01, 0.03, 0.1)
 
 
 PAPER = Size()
@@ -35,8 +39,8 @@ DATA = {
     "mnist": ("mnist", PAPER),
     "fashion-mnist": ("fashion-mnist", PAPER),
     "cifar10": ("cifar10", PAPER),
-    "digits": ("digits", Size(400, 400, 355, 32, 16)),
-    "digits-few": ("digits", Size(20, 400, 355, 8, 8)),
+    "digits": ("digits", Size(400, 400, 355, 32, 16, (0.1, 0.3, 1.0))),
+    "digits-few": ("digits", Size(20, 400, 355, 8, 8, (0.1, 0.3, 1.0))),
 }
 """The problems by name: the data set and its sizes. The last has few enough weights for FHG."""
 INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
@@ -57,7 +61,7 @@ class Config:
         seeds: how many splits, each with its own noise and start; the first is also the one that steps are tuned on.
         steps: upper steps; those of the problem's :class:`Size` where it is ``None``.
         x_lr: of Adam, which moves x.
-        grid: the lower steps to choose from, the same for every method.
+        grid: the lower steps to choose from, the same for every method; as for steps where it is ``None``.
         T: lower gradients an upper step; BVFIM's T/2 on z and T/4 on y, each of these two gradients.
         J: steps of CG, terms of the Neumann series.
         regulariser, tau: mu1 and theta, and tau, of BVFIM at the first step; they fall by 1.01 a step.
@@ -73,11 +77,11 @@ class Config:
     activations: tuple[str, ...] = ("identity", "relu")
     seeds: int = 5
     steps: int | None = None
-    x_lr: float = 0.01
-    grid: tuple[float, ...] = (0.03, 0.1, 0.3)
+    x_lr: float = 0.03
+    grid: tuple[float, ...] | None = None
     T: int = 100
     J: int = 20
-    regulariser: float = 0.01
+    regulariser: float = 0.002
     tau: float = 1.0
     held: float = 0.1
     every: int = 4
@@ -140,9 +144,10 @@ def methods(problem: str, config: Config) -> tuple[str, ...]:
     return tuple(label for label in dict.fromkeys(config.methods) if few or label not in FEW)
 
 
-def grid(label: str, config: Config) -> tuple[float, ...]:
+def grid(problem: str, label: str, config: Config) -> tuple[float, ...]:
     """The lower steps to choose from; a method that finds its own has nothing to choose."""
-    return config.grid[:1] if label == "AdaptiveBVFIM" else config.grid
+    steps = DATA[problem][1].grid if config.grid is None else config.grid
+    return steps[:1] if label == "AdaptiveBVFIM" else steps
 
 
 @lru_cache(maxsize=2)
@@ -157,6 +162,7 @@ def task(problem: str, activation: str, seed: int, config: Config) -> cleaning.T
         test=size.test,
         hidden=size.hidden,
         activation=activation,
+        centred=True,
         seed=config.seed + seed,
         device=config.device,
     )

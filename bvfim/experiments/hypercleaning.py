@@ -1,7 +1,7 @@
 """Data hyper-cleaning, Table 3 and Figures 5 and A2: every method on the same splits, noise, start and budget.
 
 The lower step of each method is chosen on the first seed from one grid, and the upper step of each run at which it is
-judged, by the accuracy on validation rows that are kept out of F. Test data choose nothing.
+judged, by the accuracy on validation rows that are kept out of F, smoothed over the steps. Test data choose nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def reference(problem: str, activation: str, seed: int, config: Config) -> pd.Da
 
 
 def best(traces: pd.DataFrame) -> tuple[float, int]:
-    """The lower step whose run has the highest accuracy on the held-out rows, and the last step that has it.
+    """The lower step whose run has the highest smoothed accuracy on the held-out rows, and the last step that has it.
 
     A run that broke off is chosen only if all did.
     """
@@ -117,7 +117,7 @@ def run(config: Config, how: How = How()) -> Results:
         how: where the parts are saved, and how many processes share them.
     """
     cells, seeds = _cells(config), range(1, config.seeds)
-    grids = {cell: grid(cell[2], config) for cell in cells}
+    grids = {cell: grid(cell[0], cell[2], config) for cell in cells}
     tuning: dict[str, Part] = {
         _name(*cell, lr, 0): partial(trace, *cell, lr, 0, config) for cell in cells for lr in grids[cell]
     }

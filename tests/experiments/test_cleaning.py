@@ -10,6 +10,15 @@ import bvfim
 from bvfim.experiments import cleaning
 
 
+def test_centred_rows_have_no_mean_and_the_same_labels():
+    plain, own = (cleaning.problem("digits", train=200, validation=200, centred=c) for c in (False, True))
+    both = torch.cat([own.noisy.inputs, own.trusted.inputs])
+    torch.testing.assert_close(both.mean(0), torch.zeros(64), atol=1e-6, rtol=0)
+    shift = plain.test.inputs - own.test.inputs
+    torch.testing.assert_close(shift, shift[:1].expand_as(shift))
+    assert torch.equal(plain.noisy.labels, own.noisy.labels)
+
+
 @pytest.fixture(scope="module")
 def task():
     return cleaning.problem("digits", train=300, validation=300, test=300, hidden=32, seed=1)

@@ -51,13 +51,20 @@ def test_the_held_out_rows_are_in_neither_level_nor_the_test():
 
 
 def frame(**columns):
-    return pd.DataFrame({"status": "max_steps", "lr": 0.1, **columns})
+    about = {"problem": "digits", "activation": "relu", "method": "RHG", "seed": 0}
+    return pd.DataFrame({**about, "status": "max_steps", "lr": 0.1, **columns})
 
 
 def test_steps_are_chosen_by_the_held_out_rows_alone():
     good = frame(step=[4, 8, 12], held=[0.5, 0.9, 0.9], accuracy=[0.9, 0.2, 0.1])
     other = frame(step=[4, 8, 12], held=[0.6, 0.8, 0.7], accuracy=[0.99, 0.99, 0.99]).assign(lr=0.3)
     assert hypercleaning.best(pd.concat([good, other])) == (0.1, 12)
+
+
+def test_a_run_that_swings_is_not_chosen_for_its_highest_point():
+    swings = frame(step=[4, 8, 12, 16], held=[0.5, 0.95, 0.5, 0.95]).assign(lr=0.3)
+    steady = frame(step=[4, 8, 12, 16], held=[0.7, 0.8, 0.8, 0.8])
+    assert hypercleaning.best(pd.concat([swings, steady])) == (0.1, 16)
 
 
 def test_a_run_that_broke_off_is_chosen_only_if_all_did():
