@@ -4,6 +4,7 @@ from bvfim import callbacks, checkpoint, dynamics, methods, schedules, sets, tes
 from bvfim.batches import Batches
 from bvfim.certificate import Certificate
 from bvfim.check import HypergradientCheck, Verdict, check_hypergradient
+from bvfim.cleaning.cleaner import LabelCleaner
 from bvfim.compare import compare
 from bvfim.hypergradient import hypergradient
 from bvfim.many import solve_many
@@ -45,6 +46,7 @@ __all__ = [
     "Draw",
     "Estimator",
     "HypergradientCheck",
+    "LabelCleaner",
     "LowerValue",
     "MethodError",
     "Neumann",

@@ -1,0 +1,239 @@
+"""Class probabilities from labels of which some are wrong and a few are trusted.
+
+The model of the data is p(given label j | row) = Σ_k p_k(row) T[k, j] for the noisy rows and p_y(row) for the trusted
+ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of kernel ridge regressions that have not seen the row.
+Everything that is chosen (the width γ of a kernel, its penalty λ, the rounds r of self-training, the scales s, the
+weights w and T) is chosen by the likelihood of the labels under this model. So nothing has to be known about the noise
+beforehand, and every noisy row helps to calibrate the probabilities, not the trusted ones alone.
+
+A round of self-training replaces the targets of the noisy rows by their posterior probabilities. It is done separately
+without each fold, and the fold is scored by what was trained without it: no row is judged by a model that its own label
+has reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
+from scipy.special import log_softmax, softmax
+
+from bvfim.cleaning import noise_matrix
+from bvfim.cleaning.ridge import Features, Ridge, folded
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the models are chosen from.
+
+    Args:
+        widths: γ, in units of one over the median squared distance of two rows.
+        penalties: λ.
+        rounds: of self-training, at most.
+        scales: of the scores inside the softmax.
+        trust: what a trusted row weighs in a regression beside a noisy one.
+        landmarks: how many rows the kernels are expanded in, at most.
+        folds: how many parts of the rows are left out in turn.
+        members: how many of the best models are mixed.
+        rate: the share of wrong labels that the first round assumes.
+    """
+
+    widths: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
+    penalties: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+    rounds: int = 2
+    scales: tuple[float, ...] = tuple(np.geomspace(1.0, 30.0, 10))
+    trust: float = 3.0
+    landmarks: int = 600
+    folds: int = 5
+    members: int = 8
+    rate: float = 0.3
+
+    def short(self) -> Config:
+        """Enough to compare two ways of scaling the rows."""
+        return replace(self, widths=(1.0,), rounds=0, members=1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The training rows: the noisy ones first, then the trusted ones.
+
+    Attributes:
+        inputs: of all of them.
+        given: the labels of the noisy rows.
+        trusted: the labels of the trusted rows.
+        classes: how many there are.
+    """
+
+    inputs: Array
+    given: Labels
+    trusted: Labels
+    classes: int
+
+    def targets(self, noisy: Array) -> Array:
+        """Targets of the noisy rows, and under them the trusted labels."""
+        return np.concatenate([noisy, np.eye(self.classes)[self.trusted]])
+
+    def likelihood(self, logits: Array, T: Array, rounds: int = 3) -> tuple[float, Array]:
+        """The logarithm of the probability of all labels, at the matrix after some rounds from T; and that matrix."""
+        n, log_p = len(self.given), log_softmax(logits, 1)
+        p = np.exp(log_p[:n])
+        T = noise_matrix.estimate(p, T, self.given, rounds)
+        own = log_p[n:][np.arange(len(self.trusted)), self.trusted].sum()
+        return noise_matrix.posterior(p, T, self.given)[1] + float(own), T
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model.
+
+    Attributes:
+        features: the map from rows to features; coefficients: of the model that is trained on all rows.
+        scores: of the training rows, none of which the scoring model has seen.
+        scale: by which the scores are multiplied; T: the noise matrix; likelihood: of the labels.
+        penalty, round: what it was made with.
+    """
+
+    features: Features
+    coefficients: Array
+    scores: Array
+    scale: float
+    T: Array
+    likelihood: float
+    penalty: float
+    round: int
+
+
+def self_trained(rows: Rows, features: Features, fold: Labels, config: Config) -> Iterator[Member]:
+    """The models of one kernel: every penalty, after each round of self-training."""
+    n = len(rows.given)
+    weights = np.concatenate([np.ones(n), np.full(len(rows.trusted), config.trust)])
+    whole, without = folded(features(rows.inputs), weights, fold, np.array(config.penalties))
+    start = noise_matrix.flat(rows.classes, config.rate)
+    first = rows.targets(noise_matrix.unbiased(rows.given, start))
+    for j, penalty in enumerate(config.penalties):
+        models, targets, T = [whole, *without], [first] * (1 + len(without)), start
+        scores = whole.scores(first, j)  # the first targets hold no row but their own
+        for r in range(config.rounds + 1):
+            likelihood, scale, T = _scaled(rows, scores, T, config)
+            yield Member(features, whole.coefficients(targets[0], j), scores, scale, T, likelihood, penalty, r)
+            if r < config.rounds:
+                targets = [
+                    rows.targets(_believed(rows, model, own, j, scale, T))
+                    for model, own in zip(models, targets, strict=True)
+                ]
+                scores = _out_of_fold(without, targets[1:], fold, j)
+
+
+def _scaled(rows: Rows, scores: Array, T: Array, config: Config) -> tuple[float, float, Array]:
+    """The scale with the highest likelihood, with that and the matrix that belongs to it."""
+    tried = [(*rows.likelihood(scale * scores, T), scale) for scale in config.scales]
+    likelihood, T, scale = max(tried, key=lambda one: one[0])
+    return likelihood, scale, T
+
+
+def _believed(rows: Rows, model: Ridge, targets: Array, penalty: int, scale: float, T: Array) -> Array:
+    """What a model makes of the labels of the noisy rows."""
+    scores = model.scores(targets, penalty)[: len(rows.given)]
+    return noise_matrix.posterior(softmax(scale * scores, 1), T, rows.given)[0]
+
+
+def _out_of_fold(without: Sequence[Ridge], targets: Sequence[Array], fold: Labels, penalty: int) -> Array:
+    found = np.empty_like(targets[0])
+    for k, (model, own) in enumerate(zip(without, targets, strict=True)):
+        found[fold == k] = model.scores(own, penalty)[fold == k]
+    return found
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The mixed model.
+
+    Attributes:
+        members: the models; weights: of their scores, scales included.
+        T: the noise matrix.
+        p: the class probabilities of the training rows, out of sample; q: of the noisy ones given their labels.
+        likelihood: the logarithm of the probability of all labels.
+    """
+
+    members: tuple[Member, ...]
+    weights: Array
+    T: Array
+    p: Array
+    q: Array
+    likelihood: float
+
+    def predict(self, inputs: Array) -> Array:
+        """The class probabilities of new rows."""
+        logits = 0.0
+        for member, weight in zip(self.members, self.weights, strict=True):
+            logits = logits + weight * (member.features(inputs) @ member.coefficients)
+        return softmax(logits, 1)
+
+
+def mixed(rows: Rows, members: Sequence[Member], config: Config, alternations: int = 4) -> Mixture:
+    """The best members, with weights and a noise matrix that make the labels likely.
+
+    The weights are positive, w_m = e^(a_m) s_m, and a_m is drawn to an equal share by a standard normal prior. The
+    derivative of the likelihood by the logits of a row is q - p, or e_y - p where the row is trusted.
+    """
+    best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
+    scores = np.stack([member.scale * member.scores for member in best])
+    equal, T, n = -np.log(len(best)), best[0].T, len(rows.given)
+
+    def loss(a: Array) -> tuple[float, Array]:
+        shares = np.exp(a)
+        log_p = log_softmax(np.tensordot(shares, scores, 1), 1)
+        q, likelihood = noise_matrix.posterior(np.exp(log_p[:n]), T, rows.given)
+        likelihood += float(log_p[n:][np.arange(len(rows.trusted)), rows.trusted].sum())
+        slope = shares * np.tensordot(scores, rows.targets(q) - np.exp(log_p), ((1, 2), (0, 1)))
+        return 0.5 * float((a - equal) @ (a - equal)) - likelihood, a - equal - slope
+
+    a = np.full(len(best), equal)
+    for _ in range(alternations):
+        a = minimize(loss, a, jac=True, method="L-BFGS-B", options={"maxiter": 30}).x
+        logits = np.tensordot(np.exp(a), scores, 1)
+        likelihood, T = rows.likelihood(logits, T, rounds=10)
+    p = softmax(logits, 1)
+    weights = np.exp(a) * [member.scale for member in best]
+    kept = tuple(replace(member, scores=np.empty((0, rows.classes))) for member in best)
+    return Mixture(kept, weights, T, p, noise_matrix.posterior(p[:n], T, rows.given)[0], likelihood)
+
+
+def fit(rows: Rows, seed: int, config: Config) -> Mixture:
+    """Fit and mix the models of every kernel.
+
+    Args:
+        rows: the data; their inputs should be scaled so that distances mean something.
+        seed: of the landmarks and the folds.
+        config: what is chosen from.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.cleaning.mixture import Config, Rows, fit
+        >>> inputs = np.repeat([[-1.0], [1.0]], 30, 0) + 0.1 * np.random.default_rng(0).normal(size=(60, 1))
+        >>> given = np.repeat([0, 1], 30)
+        >>> given[:6] = 1
+        >>> found = fit(Rows(inputs, given, np.array([], int), 2), 0, Config())
+        >>> (found.q.argmax(1) != given).nonzero()[0].tolist()
+        [0, 1, 2, 3, 4, 5]
+    """
+    rng = np.random.default_rng(seed)
+    count, noisy = len(rows.inputs), len(rows.given)
+    landmarks = rows.inputs[rng.permutation(count)[: config.landmarks]]
+    folds = max(2, min(config.folds, noisy))
+    fold = np.concatenate([rng.permutation(size) % folds for size in (noisy, count - noisy)])
+    distances = pdist(landmarks[:1000], "sqeuclidean")
+    unit = 1.0 / max(float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0, 1e-12)
+    members = [
+        member
+        for width in config.widths
+        for member in self_trained(rows, Features.of(landmarks, width * unit), fold, config)
+    ]
+    return mixed(rows, members, config)

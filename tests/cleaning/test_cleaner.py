@@ -1,0 +1,186 @@
+"""The estimator: scikit-learn's own checks, what it finds on digits, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bvfim
+from bvfim.data import symmetric
+
+COLUMNS = [
+    *("is_label_issue", "drop", "label_quality", "p_wrong", "given_label", "predicted_label", "suggested_label"),
+    *("suggested_probability", "sample_weight"),
+]
+
+
+@parametrize_with_checks([bvfim.LabelCleaner(random_state=0, landmarks=20, folds=2)])
+def test_scikit_learn_is_content(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bvfim.BvfimWarning)
+        check(estimator)
+
+
+class Digits:
+    """400 digits, 40 % of their labels wrong, and 60 more that are trusted."""
+
+    def __init__(self):
+        X, y = load_digits(return_X_y=True)
+        X /= 16
+        order = np.random.default_rng(0).permutation(len(y))
+        ours, apart, rest = order[:400], order[400:460], order[460:]
+        self.X, self.truth = X[ours], y[ours]
+        self.y, self.wrong = symmetric(self.truth, 0.4, 10, 0)
+        self.X_trusted, self.y_trusted = X[apart], y[apart]
+        self.X_test, self.y_test = X[rest], y[rest]
+
+    @property
+    def trusted(self):
+        return {"X_trusted": self.X_trusted, "y_trusted": self.y_trusted}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return Digits()
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return bvfim.LabelCleaner(landmarks=200, random_state=0).fit(digits.X, digits.y, **digits.trusted)
+
+
+def test_wrong_labels_are_found_with_calibrated_probabilities(digits, fitted):
+    found = fitted.find_label_issues()
+    assert found.columns.tolist() == COLUMNS
+    assert roc_auc_score(digits.wrong, found["p_wrong"]) > 0.98
+    assert found["p_wrong"].mean() == pytest.approx(0.4, abs=0.04)
+    assert (found["is_label_issue"] == digits.wrong).mean() > 0.95
+    assert digits.wrong[found["drop"]].mean() > 0.97
+    assert (found["suggested_label"] == digits.truth).mean() > 0.92
+    assert (found["given_label"] == digits.y).all()
+    assert fitted.noise_rate_ == pytest.approx(found["p_wrong"].mean())
+    np.testing.assert_allclose(fitted.transition_matrix_.sum(1), 1.0)
+    assert np.diag(fitted.transition_matrix_).mean() == pytest.approx(0.6, abs=0.08)
+
+
+def test_it_predicts_better_than_a_classifier_that_believes_every_label(digits, fitted):
+    plain = LogisticRegression(max_iter=2000).fit(digits.X, digits.y)
+    assert fitted.score(digits.X_test, digits.y_test) > plain.score(digits.X_test, digits.y_test) + 0.1
+    np.testing.assert_allclose(fitted.transform(digits.X_test).sum(1), 1.0)
+
+
+def test_a_mask_gives_the_same_as_rows_apart(digits, fitted):
+    X, y = np.concatenate([digits.X_trusted, digits.X]), np.concatenate([digits.y_trusted, digits.y])
+    trusted = np.arange(len(y)) < 60
+    found = bvfim.LabelCleaner(landmarks=200, random_state=0).find_label_issues(X, y, trusted=trusted)
+    expected = fitted.find_label_issues()
+    np.testing.assert_array_equal(found["p_wrong"][60:], expected["p_wrong"])
+    assert (found["p_wrong"][:60] == 0).all()
+    assert not found["is_label_issue"][:60].any()
+
+
+def test_labels_of_any_type_and_rows_of_any_form_give_the_same(digits, fitted):
+    names = np.array([f"class {k}" for k in range(10)])
+    frame = pd.DataFrame(digits.X, columns=[f"pixel {k}" for k in range(64)])
+    apart = pd.DataFrame(digits.X_trusted, columns=frame.columns)
+    expected = fitted.find_label_issues()["p_wrong"]
+    cleaner = bvfim.LabelCleaner(landmarks=200, random_state=0)
+    with_names = cleaner.find_label_issues(
+        digits.X, names[digits.y], X_trusted=digits.X_trusted, y_trusted=names[digits.y_trusted]
+    )
+    in_a_table = cleaner.find_label_issues(frame, digits.y, X_trusted=apart, y_trusted=digits.y_trusted)
+    images = digits.X.reshape(-1, 8, 8)
+    as_images = cleaner.find_label_issues(
+        images, digits.y, X_trusted=digits.X_trusted.reshape(-1, 8, 8), y_trusted=digits.y_trusted
+    )
+    as_sparse = cleaner.find_label_issues(
+        sparse.csr_matrix(digits.X),
+        labels=digits.y,
+        X_trusted=sparse.csr_matrix(digits.X_trusted),
+        y_trusted=digits.y_trusted,
+    )
+    for found in (with_names, in_a_table, as_images, as_sparse):
+        np.testing.assert_allclose(found["p_wrong"], expected, atol=1e-6)
+    assert with_names["suggested_label"].str.startswith("class").all()
+
+
+def test_words_in_a_table_count():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 300)
+    frame = pd.DataFrame({"sort": np.array(["fish", "fowl"])[truth], "noise": rng.normal(size=300)})
+    given, wrong = symmetric(truth, 0.2, 2, 0)
+    trusted = np.arange(300) >= 280
+    given[trusted] = truth[trusted]
+    found = bvfim.LabelCleaner(landmarks=200, random_state=0).find_label_issues(frame, given, trusted=trusted)
+    assert (found["is_label_issue"] == (wrong & ~trusted)).all()
+
+
+def test_it_clones_pickles_and_ends_a_pipeline(digits, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(digits.X_test), fitted.predict(digits.X_test))
+    assert clone(fitted).get_params() == fitted.get_params()
+    line = make_pipeline(StandardScaler(), bvfim.LabelCleaner(landmarks=200, random_state=0))
+    with pytest.warns(bvfim.BvfimWarning, match="no rows are trusted"):
+        line.fit(digits.X, digits.y)
+    assert line.score(digits.X_test, digits.y_test) > 0.85
+
+
+def test_another_classifier_can_have_the_last_word(digits):
+    own = LogisticRegression(max_iter=2000)
+    cleaner = bvfim.LabelCleaner(own, landmarks=200, random_state=0).fit(digits.X, digits.y, **digits.trusted)
+    plain = clone(own).fit(digits.X, digits.y).score(digits.X_test, digits.y_test)
+    assert isinstance(cleaner.classifier_, LogisticRegression)
+    assert cleaner.score(digits.X_test, digits.y_test) > plain + 0.1
+
+
+def test_a_class_without_trusted_rows_is_told(digits):
+    kept = digits.y_trusted != 3
+    with pytest.warns(bvfim.BvfimWarning, match="no trusted row is of the class 3"):
+        found = bvfim.LabelCleaner(landmarks=200, random_state=0).find_label_issues(
+            digits.X, digits.y, X_trusted=digits.X_trusted[kept], y_trusted=digits.y_trusted[kept]
+        )
+    rows = (digits.truth == 3) | (digits.y == 3)
+    assert roc_auc_score(digits.wrong[rows], found["p_wrong"][rows]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"y": [0, 1]}, "4 rows and 2 labels"),
+        ({"y": [0, 1, None, 1]}, "row 2: the label in y is missing"),
+        ({"y": [1, 1, 1, 1]}, "nothing to tell apart"),
+        ({"y": [0, 1, 0, 1], "trusted": [False] * 4}, "trusted names no row"),
+        ({"y": [0, 1, 0, 1], "trusted": [True] * 4}, "every row is trusted"),
+        ({"y": [0, 1, 0, 1], "trusted": [1, 0, 0, 0]}, "a mask of 4 truth values"),
+        ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]]}, "belong together"),
+        ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]], "y_trusted": []}, "the trusted set is empty"),
+        ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]], "y_trusted": [0, 1]}, "1 trusted rows and 2 trusted labels"),
+        (
+            {"y": [0, 1, 0, 1], "trusted": [True, False, False, False], "X_trusted": [[1.0]], "y_trusted": [0]},
+            "a mask or apart, not both",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(given, message):
+    with pytest.raises(bvfim.DataError, match=message):
+        bvfim.LabelCleaner().fit([[0.0], [1.0], [2.0], [3.0]], **given)
+
+
+def test_a_missing_value_is_told_with_its_place():
+    frame = pd.DataFrame({"a": [1.0, np.nan, 2.0, 3.0]})
+    with pytest.raises(bvfim.DataError, match="row 1, column 'a': the value is missing"):
+        bvfim.LabelCleaner().fit(frame, [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="NaN"):
+        bvfim.LabelCleaner().fit(frame.to_numpy(), [0, 1, 0, 1])
