@@ -20,6 +20,7 @@ ORDER = [
     "accelerate", "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
     "callbacks", "live", "memory", "refit",
     "check", "compare", "testproblems", "plots", "report", "page", "words", "source", "script", "script_report", "data",
+    "cleaning",
     "bvfim", "experiments", "bench", "cli",
 ]  # fmt: skip
 """Imports run down this list and never up; "bvfim" is the package itself."""
