@@ -1,10 +1,11 @@
 """Class probabilities from labels of which some are wrong and a few are trusted.
 
 The model of the data is p(given label j | row) = Σ_k p_k(row) T[k, j] for the noisy rows and p_y(row) for the trusted
-ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of kernel ridge regressions that have not seen the row.
-Everything that is chosen (the width γ of a kernel, its penalty λ, the rounds r of self-training, the scales s, the
-weights w and T) is chosen by the likelihood of the labels under this model. So nothing has to be known about the noise
-beforehand, and every noisy row helps to calibrate the probabilities, not the trusted ones alone.
+ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of models that have not seen the row: kernel ridge regressions,
+and the bilevel network of :mod:`bvfim.cleaning.network`. Everything that is chosen (the width γ of a kernel, its
+penalty λ, the rounds r of self-training, the scales s, the weights w and T) is chosen by the likelihood of the labels
+under this model. So nothing has to be known about the noise beforehand, and every noisy row helps to calibrate the
+probabilities, not the trusted ones alone.
 
 A round of self-training replaces the targets of the noisy rows by their posterior probabilities. It is done separately
 without each fold, and the fold is scored by what was trained without it: no row is judged by a model that its own label
@@ -13,7 +14,7 @@ has reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,11 +23,14 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 from scipy.special import log_softmax, softmax
 
-from bvfim.cleaning import noise_matrix
+from bvfim.cleaning import network, noise_matrix
 from bvfim.cleaning.ridge import Features, Ridge, folded
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+
+PUBLISHED = network.Config()
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,23 @@ class Config:
         folds: how many parts of the rows are left out in turn.
         members: how many of the best models are mixed.
         rate: the share of wrong labels that the first round assumes.
+        bilevel: the network; None leaves it out.
     """
 
     widths: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
     penalties: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     rounds: int = 2
-    scales: tuple[float, ...] = tuple(np.geomspace(1.0, 30.0, 10))
+    scales: tuple[float, ...] = tuple(np.geomspace(0.3, 30.0, 13))
     trust: float = 3.0
     landmarks: int = 600
     folds: int = 5
     members: int = 8
     rate: float = 0.3
+    bilevel: network.Config | None = PUBLISHED
 
     def short(self) -> Config:
         """Enough to compare two ways of scaling the rows."""
-        return replace(self, widths=(1.0,), rounds=0, members=1)
+        return replace(self, widths=(1.0,), rounds=0, members=1, bilevel=None)
 
 
 @dataclass(frozen=True)
@@ -90,24 +96,34 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """A kernel ridge regression on all rows, with the λ and the rounds of self-training that it was made by."""
+
+    features: Features
+    coefficients: Array
+    penalty: float
+    rounds: int
+
+    def __call__(self, inputs: Array) -> Array:
+        """The scores of new rows."""
+        return self.features(inputs) @ self.coefficients
+
+
+@dataclass(frozen=True)
 class Member:
     """One model.
 
     Attributes:
-        features: the map from rows to features; coefficients: of the model that is trained on all rows.
+        model: scores new rows.
         scores: of the training rows, none of which the scoring model has seen.
         scale: by which the scores are multiplied; T: the noise matrix; likelihood: of the labels.
-        penalty, round: what it was made with.
     """
 
-    features: Features
-    coefficients: Array
+    model: Callable[[Array], Array]
     scores: Array
     scale: float
     T: Array
     likelihood: float
-    penalty: float
-    round: int
 
 
 def self_trained(rows: Rows, features: Features, fold: Labels, config: Config) -> Iterator[Member]:
@@ -121,8 +137,10 @@ def self_trained(rows: Rows, features: Features, fold: Labels, config: Config) -
         models, targets, T = [whole, *without], [first] * (1 + len(without)), start
         scores = whole.scores(first, j)  # the first targets hold no row but their own
         for r in range(config.rounds + 1):
-            likelihood, scale, T = _scaled(rows, scores, T, config)
-            yield Member(features, whole.coefficients(targets[0], j), scores, scale, T, likelihood, penalty, r)
+            model = Kernel(features, whole.coefficients(targets[0], j), penalty, r)
+            member = scaled(rows, model, scores, T, config)
+            scale, T = member.scale, member.T
+            yield member
             if r < config.rounds:
                 targets = [
                     rows.targets(_believed(rows, model, own, j, scale, T))
@@ -131,11 +149,11 @@ def self_trained(rows: Rows, features: Features, fold: Labels, config: Config) -
                 scores = _out_of_fold(without, targets[1:], fold, j)
 
 
-def _scaled(rows: Rows, scores: Array, T: Array, config: Config) -> tuple[float, float, Array]:
-    """The scale with the highest likelihood, with that and the matrix that belongs to it."""
+def scaled(rows: Rows, model: Callable[[Array], Array], scores: Array, T: Array, config: Config) -> Member:
+    """A model at the scale that makes the labels most likely, with the noise matrix that belongs to it."""
     tried = [(*rows.likelihood(scale * scores, T), scale) for scale in config.scales]
     likelihood, T, scale = max(tried, key=lambda one: one[0])
-    return likelihood, scale, T
+    return Member(model, scores, scale, T, likelihood)
 
 
 def _believed(rows: Rows, model: Ridge, targets: Array, penalty: int, scale: float, T: Array) -> Array:
@@ -173,17 +191,16 @@ class Mixture:
         """The class probabilities of new rows."""
         logits = 0.0
         for member, weight in zip(self.members, self.weights, strict=True):
-            logits = logits + weight * (member.features(inputs) @ member.coefficients)
+            logits = logits + weight * member.model(inputs)
         return softmax(logits, 1)
 
 
-def mixed(rows: Rows, members: Sequence[Member], config: Config, alternations: int = 4) -> Mixture:
-    """The best members, with weights and a noise matrix that make the labels likely.
+def mixed(rows: Rows, best: Sequence[Member], alternations: int = 4) -> Mixture:
+    """Members, with weights and a noise matrix that make the labels likely.
 
     The weights are positive, w_m = e^(a_m) s_m, and a_m is drawn to an equal share by a standard normal prior. The
     derivative of the likelihood by the logits of a row is q - p, or e_y - p where the row is trusted.
     """
-    best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
     scores = np.stack([member.scale * member.scores for member in best])
     equal, T, n = -np.log(len(best)), best[0].T, len(rows.given)
 
@@ -236,4 +253,13 @@ def fit(rows: Rows, seed: int, config: Config) -> Mixture:
         for width in config.widths
         for member in self_trained(rows, Features.of(landmarks, width * unit), fold, config)
     ]
-    return mixed(rows, members, config)
+    best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
+    return mixed(rows, [*best, *_bilevel(rows, fold, seed, best[0].T, config)])
+
+
+def _bilevel(rows: Rows, fold: Labels, seed: int, T: Array, config: Config) -> list[Member]:
+    """The bilevel network, where there are trusted rows for its upper level."""
+    if config.bilevel is None or not len(rows.trusted):
+        return []
+    found = network.trained(rows.inputs, rows.given, rows.trusted, rows.classes, fold, seed, config.bilevel)
+    return [] if found is None else [scaled(rows, *found, T, config)]

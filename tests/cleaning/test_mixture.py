@@ -10,7 +10,7 @@ import pytest
 from bvfim.cleaning.mixture import Config, Rows, fit, self_trained
 from bvfim.cleaning.ridge import Features
 
-SMALL = Config(widths=(1.0,), penalties=(0.3,), scales=(5.0,), landmarks=60, folds=4)
+SMALL = Config(widths=(1.0,), penalties=(0.3,), scales=(5.0,), landmarks=60, folds=4, bilevel=None)
 
 
 def blobs(n=120, trusted=12, classes=3, rate=0.3, seed=0):
