@@ -89,6 +89,8 @@ def require_values(frame: pd.DataFrame) -> None:
         missing = frame[name].isna().to_numpy()
         if missing.any():
             raise DataError(f"row {int(missing.argmax())}, column {name!r}: the value is missing")
+        if pd.api.types.is_float_dtype(frame[name]) and (endless := np.isinf(frame[name].to_numpy(np.float64))).any():
+            raise DataError(f"row {int(endless.argmax())}, column {name!r}: the value is infinite")
 
 
 def _encoder(frame: pd.DataFrame) -> ColumnTransformer:

@@ -178,9 +178,11 @@ def test_bad_input_is_refused_in_a_sentence(given, message):
         bvfim.LabelCleaner().fit([[0.0], [1.0], [2.0], [3.0]], **given)
 
 
-def test_a_missing_value_is_told_with_its_place():
+def test_a_value_that_is_no_number_is_told_with_its_place():
     frame = pd.DataFrame({"a": [1.0, np.nan, 2.0, 3.0]})
     with pytest.raises(bvfim.DataError, match="row 1, column 'a': the value is missing"):
         bvfim.LabelCleaner().fit(frame, [0, 1, 0, 1])
+    with pytest.raises(bvfim.DataError, match="row 2, column 'a': the value is infinite"):
+        bvfim.LabelCleaner().fit(frame.fillna(0.0).replace(2.0, np.inf), [0, 1, 0, 1])
     with pytest.raises(ValueError, match="NaN"):
         bvfim.LabelCleaner().fit(frame.to_numpy(), [0, 1, 0, 1])
