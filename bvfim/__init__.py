@@ -1,10 +1,11 @@
 """Bilevel optimisation without Hessians: BVFIM and every method it is compared to."""
 
+from typing import TYPE_CHECKING, Any
+
 from bvfim import callbacks, checkpoint, dynamics, methods, schedules, sets, testproblems
 from bvfim.batches import Batches
 from bvfim.certificate import Certificate
 from bvfim.check import HypergradientCheck, Verdict, check_hypergradient
-from bvfim.cleaning.cleaner import LabelCleaner
 from bvfim.compare import compare
 from bvfim.hypergradient import hypergradient
 from bvfim.many import solve_many
@@ -25,6 +26,9 @@ from bvfim.status import (
 )
 from bvfim.tree import parameters
 from bvfim.version import __version__
+
+if TYPE_CHECKING:
+    from bvfim.cleaning.cleaner import LabelCleaner
 
 __all__ = [
     "BDA",
@@ -72,3 +76,12 @@ __all__ = [
     "solve_many",
     "testproblems",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs scikit-learn, a third of the whole start, only where it is asked for."""
+    if name == "LabelCleaner":
+        from bvfim.cleaning.cleaner import LabelCleaner
+
+        return LabelCleaner
+    raise AttributeError(f"module 'bvfim' has no attribute {name!r}")

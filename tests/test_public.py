@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -92,3 +94,9 @@ def test_no_method_imports_another():
 
 def test_types_are_shipped():
     assert (ROOT / "py.typed").exists()
+
+
+def test_what_needs_scikit_learn_is_imported_where_it_is_asked_for():
+    asked = "import sys, bvfim; print('sklearn' in sys.modules); bvfim.LabelCleaner; print('sklearn' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True"]

@@ -102,7 +102,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         self.transition_matrix_ = found.T
         q = np.eye(len(self.classes_))[codes]
         q[~mask] = found.q
-        asked = len(codes) if X_trusted is None else len(codes) - len(np.asarray(y_trusted))
+        asked = len(np.asarray(y))  # the rows that are given apart come after these
         self.label_issues_ = _issues(self.classes_, codes[:asked], q[:asked], found.p, order, mask)
         self.noise_rate_ = float(self.label_issues_["p_wrong"].to_numpy()[~mask[:asked]].mean())
         self.classifier_ = None

@@ -28,8 +28,6 @@ from bvfim.cleaning.ridge import Features, Ridge, folded
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-
 PUBLISHED = network.Config()
 
 
@@ -86,13 +84,17 @@ class Rows:
         """Targets of the noisy rows, and under them the trusted labels."""
         return np.concatenate([noisy, np.eye(self.classes)[self.trusted]])
 
+    def posterior(self, log_p: Array, T: Array) -> tuple[Array, float]:
+        """The probabilities of the noisy rows' true classes, and the logarithm of the probability of all labels."""
+        n = len(self.given)
+        q, likelihood = noise_matrix.posterior(np.exp(log_p[:n]), T, self.given)
+        return q, likelihood + float(log_p[n:][np.arange(len(self.trusted)), self.trusted].sum())
+
     def likelihood(self, logits: Array, T: Array, rounds: int = 3) -> tuple[float, Array]:
         """The logarithm of the probability of all labels, at the matrix after some rounds from T; and that matrix."""
-        n, log_p = len(self.given), log_softmax(logits, 1)
-        p = np.exp(log_p[:n])
-        T = noise_matrix.estimate(p, T, self.given, rounds)
-        own = log_p[n:][np.arange(len(self.trusted)), self.trusted].sum()
-        return noise_matrix.posterior(p, T, self.given)[1] + float(own), T
+        log_p = log_softmax(logits, 1)
+        T = noise_matrix.estimate(np.exp(log_p[: len(self.given)]), T, self.given, rounds)
+        return self.posterior(log_p, T)[1], T
 
 
 @dataclass(frozen=True)
@@ -202,13 +204,12 @@ def mixed(rows: Rows, best: Sequence[Member], alternations: int = 4) -> Mixture:
     derivative of the likelihood by the logits of a row is q - p, or e_y - p where the row is trusted.
     """
     scores = np.stack([member.scale * member.scores for member in best])
-    equal, T, n = -np.log(len(best)), best[0].T, len(rows.given)
+    equal, T = -np.log(len(best)), best[0].T
 
     def loss(a: Array) -> tuple[float, Array]:
         shares = np.exp(a)
         log_p = log_softmax(np.tensordot(shares, scores, 1), 1)
-        q, likelihood = noise_matrix.posterior(np.exp(log_p[:n]), T, rows.given)
-        likelihood += float(log_p[n:][np.arange(len(rows.trusted)), rows.trusted].sum())
+        q, likelihood = rows.posterior(log_p, T)
         slope = shares * np.tensordot(scores, rows.targets(q) - np.exp(log_p), ((1, 2), (0, 1)))
         return 0.5 * float((a - equal) @ (a - equal)) - likelihood, a - equal - slope
 
@@ -217,10 +218,10 @@ def mixed(rows: Rows, best: Sequence[Member], alternations: int = 4) -> Mixture:
         a = minimize(loss, a, jac=True, method="L-BFGS-B", options={"maxiter": 30}).x
         logits = np.tensordot(np.exp(a), scores, 1)
         likelihood, T = rows.likelihood(logits, T, rounds=10)
-    p = softmax(logits, 1)
+    log_p = log_softmax(logits, 1)
     weights = np.exp(a) * [member.scale for member in best]
     kept = tuple(replace(member, scores=np.empty((0, rows.classes))) for member in best)
-    return Mixture(kept, weights, T, p, noise_matrix.posterior(p[:n], T, rows.given)[0], likelihood)
+    return Mixture(kept, weights, T, np.exp(log_p), rows.posterior(log_p, T)[0], likelihood)
 
 
 def fit(rows: Rows, seed: int, config: Config) -> Mixture:

@@ -95,7 +95,8 @@ def trained(
     n = len(given)
     noisy, sure = (np.sort(rng.permutation(len(labels))[:most]) for labels in (given, trusted))
     problem = _problem(inputs, given, trusted, fold, noisy, sure + n)
-    folds, start = int(fold.max()) + 1, _start(inputs.shape[1], config.hidden, classes, int(fold.max()) + 1, seed)
+    folds = int(fold.max()) + 1
+    start = _start(inputs.shape[1], config.hidden, classes, folds, seed)
     falling = {"mu1": config.regulariser, "theta": config.regulariser, "tau": config.tau * folds}
     half, quarter = config.lower // 2, config.lower // 4
     schedules: dict[str, Any] = {name: geometric(first, 1 / 1.01) for name, first in falling.items()}
