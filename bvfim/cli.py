@@ -153,6 +153,7 @@ def bench_speed(
     steps: Annotated[int, typer.Option(min=1, help="Upper steps in one timing.")] = speed.Config.steps,
     seconds: Annotated[float, typer.Option(min=0, help="Train each so long for accuracy and F1.")] = 0.0,
     peers: Annotated[bool, typer.Option(help="Time other libraries too, where they are installed.")] = True,
+    only: Annotated[str, typer.Option(help="Time only those whose names have one of these in them: CG,Neumann.")] = "",
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     tf32: Annotated[bool, typer.Option(help="Round the inputs of float32 products to TF32, for all.")] = False,
     out: Out = Path("out/bench"),
@@ -160,6 +161,7 @@ def bench_speed(
     """Time an upper step of every method beside a bare hand-written loop, other libraries, and the matrix products."""
     _require_device(device)
     config = speed.Config(data, steps=steps, rounds=rounds, seconds=seconds, peers=peers, device=device, tf32=tf32)
+    config = replace(config, only=tuple(part.strip() for part in only.split(",") if part.strip()))
     if data == "digits":
         config = replace(config, train=600, validation=600)
     results = speed.run(config, _track("timing"))

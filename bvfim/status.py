@@ -31,7 +31,8 @@ class Status(enum.Enum):
     NON_FINITE = (
         "non_finite",
         "A value or gradient became NaN or infinite; the last good iterate is returned. "
-        "Lower the step sizes, or keep x and y in sets where the objectives are defined.",
+        "Lower the step sizes, let them follow the curvature (dynamics=bvfim.dynamics.Adaptive()), or keep x and y in "
+        "sets where the objectives are defined.",
     )
     SLACK_LOST = (
         "slack_lost",

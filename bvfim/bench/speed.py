@@ -23,6 +23,7 @@ from bvfim.experiments import cleaning
 from bvfim.memory import PeakMemory
 from bvfim.plots import CYCLE, panels
 from bvfim.report import Results, Section
+from bvfim.status import DataError
 
 PEERS = {"higher": "higher_", "torchopt": "torchopt_", "betty": "betty_", "boat_torch": "boat_"}
 """Other libraries by the names they are imported by, and our modules that drive them."""
@@ -44,6 +45,7 @@ class Config:
         rounds: how many timings of each, interleaved; the median counts.
         seconds: how long each trains for its accuracy and F1; 0 leaves them out.
         peers: whether other libraries take part, where they are installed.
+        only: time only those whose names have one of these in them, beside the bare loop; all where it is empty.
         device: where the tensors are.
         tf32: whether float32 products may round their inputs to TF32, for all that is compared.
         seed: of the problem.
@@ -59,6 +61,7 @@ class Config:
     rounds: int = 7
     seconds: float = 0.0
     peers: bool = True
+    only: tuple[str, ...] = ()
     device: str = "cpu"
     tf32: bool = False
     seed: int = 0
@@ -111,6 +114,10 @@ def contestants(config: Config, task: cleaning.Task) -> tuple[Contestants, dict[
             found |= import_module(f"bvfim.bench.peers.{module}").loops(task, budget)
         except ImportError as error:
             absent[library] = str(error)
+    if config.only:
+        found = {name: build for name, build in found.items() if name == BARE or any(s in name for s in config.only)}
+        if len(found) == 1:
+            raise DataError(f"no loop has {' or '.join(map(repr, config.only))} in its name")
     return found, absent
 
 
@@ -158,11 +165,10 @@ def _run(config: Config, progress: Any) -> Results:
         table = table.join(pd.DataFrame(scores).T)
     own = [name for name in table.index if name.startswith("bvfim BVFIM, printed")]  # the same evaluations
     ratios = table["ratio to the bare loop"]
-    summary = {
-        "ratio to the bare loop": {name: round(float(ratios[name]), 4) for name in own},
-        f"within {LIMIT} of the bare loop": bool((ratios[own] <= LIMIT).all()),
-        "absent": absent,
-    }
+    summary: dict[str, Any] = {"absent": absent}
+    if own:
+        summary["ratio to the bare loop"] = {name: round(float(ratios[name]), 4) for name in own}
+        summary[f"within {LIMIT} of the bare loop"] = bool((ratios[own] <= LIMIT).all())
     return Results(
         {"speed": table, "rounds": rounds}, {"speed": _figure(table)}, summary, (_section(config, table, absent),)
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -89,6 +91,13 @@ def test_absent_peers_are_told(monkeypatch, task):
     found, absent = speed.contestants(speed.Config(**SIZES, data="digits"), task)
     assert list(absent) == ["nosuchlibrary"]
     assert "bare loop" in found
+
+
+def test_only_some_loops_can_be_asked_for(task):
+    config = speed.Config(**SIZES, data="digits", only=("CG", "Neumann"), peers=False)
+    assert list(speed.contestants(config, task)[0]) == ["bare loop", "bvfim CG", "bvfim Neumann"]
+    with pytest.raises(bvfim.DataError, match="no loop has 'GD' in its name"):
+        speed.contestants(replace(config, only=("GD",)), task)
 
 
 def test_accuracy_and_f1_after_equal_seconds(task):
