@@ -26,8 +26,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import bvfim
-from bvfim import page, report, script, script_report
-from bvfim.bench import problems, speed
+from bvfim import cli_clean, page, report, script, script_report
+from bvfim.bench import labels, problems, speed
 from bvfim.experiments import assumptions, basins, complexity, growth, hypercleaning, net, sizes, theorem, toy
 from bvfim.experiments import demo as demo_experiment
 from bvfim.experiments.cleaning_settings import DATA
@@ -38,6 +38,7 @@ from bvfim.status import BvfimError, DataError, Status, no_such
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
+app.command("clean")(cli_clean.clean)
 # A terminal has its own width; a log or a pipe gets one that fits the tables.
 console = Console(width=None if sys.stdout.isatty() else 140)
 
@@ -209,6 +210,36 @@ def bench_problems(
     lead = "Problems with known optima, by several methods from the same starts."
     results = problems.run(config, _track("solving"))
     _report("bvfim bench problems", lead, "problems", config, results, out)
+
+
+@bench_app.command("labels")
+def bench_labels(
+    data: Annotated[str | None, typer.Option(help=f"With commas: {', '.join(labels.Config.data)}.")] = None,
+    trusted: Annotated[str | None, typer.Option(help="The sizes of the trusted set, with commas: 50,500.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many draws of rows and noise.")] = labels.Config.seeds,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first of them.")] = labels.Config.seed,
+    quick: Annotated[bool, typer.Option(help="Digits with two trusted sets, to see that it runs.")] = False,
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
+    workers: Workers = 2,
+    out: Out = Path("out/labels"),
+) -> None:
+    """Find wrong labels with LabelCleaner, its parts, cleanlab and simpler ways, on the same rows."""
+    config = labels.Config(seeds=seeds, seed=seed)
+    if data is not None:
+        config = replace(config, data=tuple(name.strip() for name in data.split(",")))
+    if trusted is not None:
+        config = replace(config, trusted=_sizes(trusted))
+    how = How(_prepared(out) / "parts", resume, workers, _parts("cleaning"))
+    config = config.quick() if quick else config
+    lead = "Labels of which some are wrong, by several ways to find them, on the same rows."
+    _report("bvfim bench labels", lead, "labels", config, labels.run(config, how), out)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise DataError(f"--trusted {text}: these are no whole numbers") from error
 
 
 def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:

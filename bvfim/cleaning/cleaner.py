@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
-from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bvfim.cleaning import decisions, mixture
-from bvfim.cleaning.inputs import Inputs, require_values
+from bvfim.cleaning import decisions, mixture, noise_matrix
+from bvfim.cleaning.inputs import Inputs, labels_of, require, require_values, stacked, taken
+from bvfim.cleaning.modules import TorchClassifier
+from bvfim.cleaning.verdict import Verdict, verdict
 from bvfim.status import BvfimWarning, DataError
 
 Array = NDArray[np.float64]
@@ -29,19 +31,22 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
     likelihood of all labels, the trusted ones among them.
 
     Args:
-        classifier: a scikit-learn classifier that takes sample weights, for :meth:`predict`; it is trained on the rows
-            with their most probable labels, weighted by how probable they are. By default the mixture itself predicts.
+        classifier: a scikit-learn classifier that takes sample weights, or a torch module that gives logits, for
+            :meth:`predict`; it is trained on the rows with their most probable labels, weighted by how probable they
+            are. By default the mixture itself predicts. :func:`bvfim.cleaning.modules.paper_network` is the paper's.
         bilevel: whether the bilevel network is one of the models that are mixed; without it the fit is about twice as
             fast, and on rows that are hard to tell apart somewhat worse.
         landmarks: how many rows the kernels are expanded in; more is slower and finer.
         folds: how many parts of the rows are left out in turn.
         random_state: of the landmarks and the folds.
+        progress: a function that is told, while :meth:`fit` runs, which share of it is done.
 
     Attributes:
         classes_: the labels.
         transition_matrix_: [k, j] is the probability that a row of class k was given the label j.
         noise_rate_: the share of the labels that are wrong, expected.
         label_issues_: what :meth:`find_label_issues` returns.
+        verdict_: whether cleaning helps, as far as the trusted rows tell: ``verdict_.recommended``, and in words.
 
     Example:
         >>> import numpy as np
@@ -63,12 +68,14 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         landmarks: int = 600,
         folds: int = 5,
         random_state: Any = None,
+        progress: Callable[[float], object] | None = None,
     ) -> None:
         self.classifier = classifier
         self.bilevel = bilevel
         self.landmarks = landmarks
         self.folds = folds
         self.random_state = random_state
+        self.progress = progress
 
     def fit(
         self,
@@ -90,26 +97,44 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         rows, labels, mask = self._together(X, y, trusted, X_trusted, y_trusted)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(f"there is nothing to tell apart: every label is the class {self.classes_[0]!r}")
+            raise DataError(f"there is nothing to tell apart: every label is the class {self.classes_.tolist()[0]!r}")
         self._said(codes, mask)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = mixture.Config(landmarks=self.landmarks, folds=self.folds)
         if not self.bilevel:
             config = replace(config, bilevel=None)
         order = np.argsort(mask, kind="stable")  # the noisy rows first, each kind in its own order
-        self._inputs, found = _best(_taken(rows, order), codes[order], int((~mask).sum()), seed, config)
+        progress = self.progress or (lambda share: None)
+        self._inputs, data, found = _best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
         self._mixture = found
+        self.verdict_: Verdict = verdict(data, found, config)
         self.transition_matrix_ = found.T
-        q = np.eye(len(self.classes_))[codes]
-        q[~mask] = found.q
+        exact = np.eye(len(self.classes_))
+        p, q = np.empty((len(codes), len(exact))), exact[codes]
+        p[order], q[~mask] = found.p, found.q
+        self._known(data.inputs, order, codes, mask, q)
         asked = len(np.asarray(y))  # the rows that are given apart come after these
-        self.label_issues_ = _issues(self.classes_, codes[:asked], q[:asked], found.p, order, mask)
+        self.label_issues_ = decisions.table(self.classes_, codes[:asked], p[:asked], q[:asked])
         self.noise_rate_ = float(self.label_issues_["p_wrong"].to_numpy()[~mask[:asked]].mean())
-        self.classifier_ = None
-        if self.classifier is not None:
-            self.classifier_ = clone(self.classifier)
-            self.classifier_.fit(rows, self.classes_[q.argmax(1)], sample_weight=q.max(1))
+        self._fit_classifier(rows, q)
+        progress(1.0)
         return self
+
+    def judge(self, X: Any, labels: ArrayLike) -> pd.DataFrame:
+        """The table of :meth:`find_label_issues` for rows that :meth:`fit` has not seen.
+
+        Args:
+            X: the rows; labels: theirs, each of ``classes_``.
+        """
+        check_is_fitted(self)
+        given = labels_of(labels, "labels")
+        codes = np.minimum(np.searchsorted(self.classes_, given), len(self.classes_) - 1)
+        unknown = self.classes_[codes] != given
+        if unknown.any():
+            row = int(unknown.argmax())
+            raise DataError(f"row {row}: the label {given.tolist()[row]!r} was not among those that were learned from")
+        p = self._mixture.predict(self._inputs(self._checked(X, reset=False)))
+        return decisions.table(self.classes_, codes, p, noise_matrix.posterior(p, self.transition_matrix_, codes)[0])
 
     def find_label_issues(
         self,
@@ -181,7 +206,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             raise DataError("X_trusted and y_trusted belong together")
         if trusted is not None and X_trusted is not None:
             raise DataError("give the trusted rows as a mask or apart, not both")
-        rows, labels = self._checked(X, reset=True), _labels(y, "y")
+        rows, labels = self._checked(X, reset=True), labels_of(y, "y")
         count = rows.shape[0]
         if len(labels) != count:
             raise DataError(f"there are {count} rows and {len(labels)} labels")
@@ -190,15 +215,37 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             mask = np.asarray(trusted)
             if mask.dtype != bool or mask.shape != (count,):
                 raise DataError(f"trusted must be a mask of {count} truth values")
-            _require(int(mask.sum()), "trusted names no row")
-            _require(int((~mask).sum()), "every row is trusted: there is nothing to clean")
+            require(int(mask.sum()), "trusted names no row")
+            require(int((~mask).sum()), "every row is trusted: there is nothing to clean")
         if X_trusted is None or y_trusted is None:
             return rows, labels, mask
-        extra, own = self._checked(X_trusted, reset=False), _labels(y_trusted, "y_trusted")
-        _require(len(own), "the trusted set is empty")
+        extra, own = self._checked(X_trusted, reset=False), labels_of(y_trusted, "y_trusted")
+        require(len(own), "the trusted set is empty")
         if len(own) != extra.shape[0]:
             raise DataError(f"there are {extra.shape[0]} trusted rows and {len(own)} trusted labels")
-        return _stacked(rows, extra), np.concatenate([labels, own]), np.append(mask, np.ones(len(own), dtype=bool))
+        return stacked(rows, extra), np.concatenate([labels, own]), np.append(mask, np.ones(len(own), dtype=bool))
+
+    def _known(
+        self, inputs: Array, order: NDArray[np.int64], codes: NDArray[np.int64], mask: NDArray[np.bool_], q: Array
+    ) -> None:
+        """A row that is also among the trusted ones has the label that it has there, if it has but one there."""
+        noisy = int((~mask).sum())
+        known: dict[bytes, set[int]] = {}
+        for row, code in zip(inputs[noisy:], codes[order[noisy:]], strict=True):
+            known.setdefault(row.tobytes(), set()).add(int(code))
+        found = [(i, next(iter(own))) for i in range(noisy) if len(own := known.get(inputs[i].tobytes(), set())) == 1]
+        for i, code in found:
+            q[order[i]] = np.eye(q.shape[1])[code]
+        if found:
+            message = f"{len(found)} rows are also among the trusted ones: their labels are taken from there"
+            warnings.warn(message, BvfimWarning, stacklevel=3)
+
+    def _fit_classifier(self, rows: Any, q: Array) -> None:
+        self.classifier_ = None
+        if self.classifier is not None:
+            module = isinstance(self.classifier, torch.nn.Module)
+            self.classifier_ = TorchClassifier(self.classifier) if module else clone(self.classifier)
+            self.classifier_.fit(rows, self.classes_[q.argmax(1)], sample_weight=q.max(1))
 
     def _said(self, codes: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
         if not mask.any():
@@ -212,68 +259,19 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
 
 
 def _best(
-    rows: Any, codes: NDArray[np.int64], noisy: int, seed: int, config: mixture.Config
-) -> tuple[Inputs, mixture.Mixture]:
+    rows: Any,
+    codes: NDArray[np.int64],
+    noisy: int,
+    seed: int,
+    config: mixture.Config,
+    progress: Callable[[float], object],
+) -> tuple[Inputs, mixture.Rows, mixture.Mixture]:
     """The mixture on rows scaled column by column or by one number, whichever makes the labels more likely."""
     classes = int(codes.max()) + 1
     options = [Inputs(rows, standard) for standard in (False, True)]
     data = [mixture.Rows(inputs(rows), codes[:noisy], codes[noisy:], classes) for inputs in options]
     first = [mixture.fit(own, seed, config.short()).likelihood for own in data]
     chosen = int(np.argmax(first))
-    return options[chosen], mixture.fit(data[chosen], seed, config)
-
-
-def _issues(
-    classes: NDArray[Any],
-    codes: NDArray[np.int64],
-    q: Array,
-    p: Array,
-    order: NDArray[np.int64],
-    mask: NDArray[np.bool_],
-) -> pd.DataFrame:
-    asked = len(codes)
-    p_wrong = 1.0 - q[np.arange(asked), codes]
-    p_wrong[mask[:asked]] = 0.0
-    predicted = np.empty(len(order), dtype=np.int64)
-    predicted[order] = p.argmax(1)
-    return pd.DataFrame(
-        {
-            "is_label_issue": decisions.review(p_wrong),
-            "drop": decisions.drop(p_wrong),
-            "label_quality": 1.0 - p_wrong,
-            "p_wrong": p_wrong,
-            "given_label": classes[codes],
-            "predicted_label": classes[predicted[:asked]],
-            "suggested_label": classes[q.argmax(1)],
-            "suggested_probability": q.max(1),
-            "sample_weight": 1.0 - p_wrong,
-        }
-    )
-
-
-def _labels(y: ArrayLike | None, name: str) -> NDArray[Any]:
-    if y is None:
-        raise DataError(f"LabelCleaner requires y to be passed, but the target y is None: {name} is missing")
-    labels = column_or_1d(y, warn=True)
-    missing = np.asarray(pd.isna(labels))
-    if missing.any():
-        raise DataError(f"row {int(missing.argmax())}: the label in {name} is missing (NaN)")
-    if len(labels):
-        assert_all_finite(labels, input_name=name)
-        check_classification_targets(labels)
-    return labels
-
-
-def _require(count: int, otherwise: str) -> None:
-    if not count:
-        raise DataError(otherwise)
-
-
-def _taken(rows: Any, order: NDArray[np.int64]) -> Any:
-    return rows.iloc[order] if isinstance(rows, pd.DataFrame) else rows[order]
-
-
-def _stacked(rows: Any, extra: Any) -> Any:
-    if isinstance(rows, pd.DataFrame):
-        return pd.concat([rows, extra], ignore_index=True)
-    return sparse.vstack([rows, extra]).tocsr() if sparse.issparse(rows) else np.concatenate([rows, extra])
+    progress(0.1)
+    found = mixture.fit(data[chosen], seed, config, lambda share: progress(0.1 + 0.85 * share))
+    return options[chosen], data[chosen], found

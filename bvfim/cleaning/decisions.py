@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -40,3 +43,21 @@ def drop(p_wrong: Array, surely: float = 0.9) -> Mask:
         [True, False]
     """
     return p_wrong >= surely
+
+
+def table(classes: NDArray[Any], codes: NDArray[np.int64], p: Array, q: Array) -> pd.DataFrame:
+    """What is found of rows with class probabilities p, and q where their labels are taken into account."""
+    p_wrong = 1.0 - q[np.arange(len(codes)), codes]
+    return pd.DataFrame(
+        {
+            "is_label_issue": review(p_wrong),
+            "drop": drop(p_wrong),
+            "label_quality": 1.0 - p_wrong,
+            "p_wrong": p_wrong,
+            "given_label": classes[codes],
+            "predicted_label": classes[p.argmax(1)],
+            "suggested_label": classes[q.argmax(1)],
+            "suggested_probability": q.max(1),
+            "sample_weight": 1.0 - p_wrong,
+        }
+    )

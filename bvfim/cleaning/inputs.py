@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from bvfim.status import DataError
 
@@ -98,3 +101,35 @@ def _encoder(frame: pd.DataFrame) -> ColumnTransformer:
     numbers = [name for name in frame.columns if name not in words]
     hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return ColumnTransformer([("words", hot, words), ("numbers", "passthrough", numbers)])
+
+
+def labels_of(y: ArrayLike | None, name: str) -> NDArray[Any]:
+    """Labels that were given, checked: one for each row, none missing."""
+    if y is None:
+        raise DataError(f"LabelCleaner requires y to be passed, but the target y is None: {name} is missing")
+    labels = column_or_1d(y, warn=True)
+    missing = np.asarray(pd.isna(labels))
+    if missing.any():
+        raise DataError(f"row {int(missing.argmax())}: the label in {name} is missing (NaN)")
+    if len(labels):
+        assert_all_finite(labels, input_name=name)
+        check_classification_targets(labels)
+    return labels
+
+
+def require(count: int, otherwise: str) -> None:
+    """Refuse to have none of something."""
+    if not count:
+        raise DataError(otherwise)
+
+
+def taken(rows: Any, order: NDArray[np.int64]) -> Any:
+    """Rows in another order."""
+    return rows.iloc[order] if isinstance(rows, pd.DataFrame) else rows[order]
+
+
+def stacked(rows: Any, extra: Any) -> Any:
+    """Rows under rows."""
+    if isinstance(rows, pd.DataFrame):
+        return pd.concat([rows, extra], ignore_index=True)
+    return sparse.vstack([rows, extra]).tocsr() if sparse.issparse(rows) else np.concatenate([rows, extra])

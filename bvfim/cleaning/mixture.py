@@ -224,13 +224,14 @@ def mixed(rows: Rows, best: Sequence[Member], alternations: int = 4) -> Mixture:
     return Mixture(kept, weights, T, np.exp(log_p), rows.posterior(log_p, T)[0], likelihood)
 
 
-def fit(rows: Rows, seed: int, config: Config) -> Mixture:
+def fit(rows: Rows, seed: int, config: Config, progress: Callable[[float], object] = lambda share: None) -> Mixture:
     """Fit and mix the models of every kernel.
 
     Args:
         rows: the data; their inputs should be scaled so that distances mean something.
         seed: of the landmarks and the folds.
         config: what is chosen from.
+        progress: is told which share is done.
 
     Example:
         >>> import numpy as np
@@ -249,11 +250,10 @@ def fit(rows: Rows, seed: int, config: Config) -> Mixture:
     fold = np.concatenate([rng.permutation(size) % folds for size in (noisy, count - noisy)])
     distances = pdist(landmarks[:1000], "sqeuclidean")
     unit = 1.0 / max(float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0, 1e-12)
-    members = [
-        member
-        for width in config.widths
-        for member in self_trained(rows, Features.of(landmarks, width * unit), fold, config)
-    ]
+    members: list[Member] = []
+    for k, width in enumerate(config.widths, 1):
+        members += self_trained(rows, Features.of(landmarks, width * unit), fold, config)
+        progress(k / (len(config.widths) * (2 if config.bilevel else 1)))
     best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
     return mixed(rows, [*best, *_bilevel(rows, fold, seed, best[0].T, config)])
 

@@ -3,6 +3,10 @@
 With class probabilities p of a row, a given label j has probability Σ_k p_k T[k, j], and the true class is k with the
 posterior probability q_k = p_k T[k, j] / Σ_l p_l T[l, j]. The matrix that makes the given labels most likely is found
 by expectation maximisation (Dawid and Skene, Maximum likelihood estimation of observer error-rates, 1979).
+
+Left to itself the matrix also takes up what classes are confused with, which is not noise: a shirt that looks like a
+coat. So its rows have a Dirichlet prior around the matrix of symmetric noise at the same rate, as strong as makes the
+counts most probable: for symmetric noise it leaves one number to be found, for pair flips it stands aside.
 """
 
 from __future__ import annotations
@@ -10,12 +14,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import gammaln
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 TINY = 1e-300
 PRIOR = 2.0
-"""How many rows of each class the prior counts for: half of them rightly labelled, half anyhow."""
+"""How many rows of each class are counted in any case: half of them rightly labelled, half anyhow."""
+STRENGTHS = np.array([0.0, 10.0, 30.0, 100.0, 300.0, 1000.0])
+"""For how many rows of each class the prior around symmetric noise may count."""
+MANY = 100
+"""Classes from which on the matrix has too many entries to be found, and that prior counts for as many rows."""
 
 
 def flat(classes: int, rate: float) -> Array:
@@ -46,14 +55,39 @@ def posterior(p: Array, T: Array, given: Labels) -> tuple[Array, float]:
 
 
 def estimate(p: Array, T: Array, given: Labels, rounds: int) -> Array:
-    """The matrix after some rounds of expectation maximisation from T, with a prior for right labels."""
+    """The matrix after some rounds of expectation maximisation from T."""
     classes = len(T)
     labelled = sparse.csr_matrix((np.ones(len(given)), (given, np.arange(len(given)))), (classes, len(given)))
-    prior = PRIOR * (0.5 * np.eye(classes) + 0.5 / classes)
     for _ in range(rounds):
-        counts = (labelled @ posterior(p, T, given)[0]).T + prior
-        T = counts / counts.sum(1, keepdims=True)
+        T = shrunk((labelled @ posterior(p, T, given)[0]).T)
     return T
+
+
+def shrunk(counts: Array) -> Array:
+    """The matrix that counts of (class, label) speak for, under the prior of the most probable strength.
+
+    With a the prior's own counts and c the others, the probability of c is, for each class, the Dirichlet-multinomial
+    Γ(Σa) / Γ(Σ(a + c)) · Π Γ(a + c) / Γ(a).
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.cleaning.noise_matrix import shrunk
+        >>> shrunk(np.array([[80.0, 9, 11], [12, 80, 8], [10, 10, 80]]))[0].round(2).tolist()
+        [0.8, 0.1, 0.1]
+        >>> shrunk(np.array([[70.0, 30, 0], [0, 70, 30], [30, 0, 70]]))[0].round(2).tolist()
+        [0.7, 0.3, 0.0]
+    """
+    classes = len(counts)
+    rate = 1.0 - (np.trace(counts) + 1.0) / (counts.sum() + 2.0)
+    strengths = STRENGTHS if classes <= MANY else np.array([float(MANY)])
+    priors = PRIOR * (0.5 * np.eye(classes) + 0.5 / classes) + strengths[:, None, None] * flat(classes, rate)
+    chosen = 0
+    if len(priors) > 1:
+        totals = gammaln(priors.sum(2)) - gammaln(priors.sum(2) + counts.sum(1))
+        chosen = int((totals.sum(1) + (gammaln(priors + counts) - gammaln(priors)).sum((1, 2))).argmax())
+    both = counts + priors[chosen]
+    found: Array = both / both.sum(1, keepdims=True)
+    return found
 
 
 def unbiased(given: Labels, T: Array) -> Array:

@@ -1,0 +1,135 @@
+"""The files that ``bvfim clean`` writes: all of them, or none."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bvfim.cleaning import review
+from bvfim.cleaning.job import Found, Job
+from bvfim.cleaning.pictures import Pictures
+from bvfim.cleaning.tables import text
+from bvfim.report import machine
+from bvfim.status import DataError
+
+FILES = ("issues.csv", "cleaned.csv", "report.html", "config.json")
+SHOWN = 10_000
+"""Rows on the page, at most."""
+
+
+def require_new(out: Path, force: bool) -> None:
+    """Refuse to write over files of an earlier run, or where there can't be a folder."""
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not force:
+        raise DataError(f"{out / there[0]} is there already; --force writes over it, --out writes elsewhere")
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is not a folder")
+
+
+def write(job: Job, found: Found, out: Path, progress: Callable[[str, float], object]) -> None:
+    """Write every file into a folder; they appear together when all are complete."""
+    out.mkdir(parents=True, exist_ok=True)
+    with _apart(out) as folder:
+        shown, key = _tables(found, folder, progress)
+        review.write(folder / FILES[2], _review(job, found, shown, key), SHOWN)
+        (folder / FILES[3]).write_text(json.dumps(_config(job, found, key), indent=1, default=str) + "\n", "utf-8")
+        for name in FILES:
+            (folder / name).replace(out / name)
+
+
+@contextmanager
+def _apart(out: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=out))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tables(found: Found, folder: Path, progress: Callable[[str, float], object]) -> tuple[pd.DataFrame, str]:
+    """Write both tables; give back the rows that the page will show, and a name for the data: a hash of their cells."""
+    columns, place = list(found.table.columns), found.table.columns.index(found.columns.label)
+    own = [name if name not in columns else f"found_{name}" for name in found.issues.columns]
+    suspects = set(found.issues["p_wrong"].nlargest(SHOWN).index)
+    dropped, shown, first, name = found.dropped, [], 0, hashlib.sha256(repr((columns, place)).encode())
+    with _csv(folder / FILES[0]) as issues, _csv(folder / FILES[1]) as kept:
+        issues.writerow([*columns, *own])
+        kept.writerow(columns)
+        for piece in found.table.pieces():
+            findings = found.issues.iloc[first : first + len(piece)].to_numpy(object).tolist()
+            for row, (record, more) in enumerate(zip(piece.to_numpy(object).tolist(), findings, strict=True), first):
+                cells = list(map(text, record))
+                name.update(repr(cells).encode())
+                issues.writerow([*cells, *(f"{v:.6g}" if isinstance(v, float) else v for v in more)])
+                if not dropped[row]:
+                    kept.writerow([*cells[:place], found.decided.get(row, cells[place]), *cells[place + 1 :]])
+            inside = [row for row in range(first, first + len(piece)) if row in suspects]
+            shown.append(piece.iloc[[row - first for row in inside]].set_index(pd.Index(inside, dtype=int)))
+            first += len(piece)
+            progress("writing", first / found.columns.rows)
+    return pd.concat(shown), name.hexdigest()[:32]
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Any]:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        yield csv.writer(file, lineterminator="\n")
+
+
+def _review(job: Job, found: Found, shown: pd.DataFrame, key: str) -> review.Review:
+    pictures: dict[int, str] = {}
+    if found.columns.picture is not None:
+        source = Pictures(found.table.name, found.table.folder)
+        pictures = {row: source.shown(shown.at[row, found.columns.picture], row) for row in shown.index.tolist()}
+    cleaner = found.cleaner
+    return review.Review(
+        title=job.data.name,
+        lead=" ".join(sentences(found)),
+        issues=found.issues,
+        classes=[str(name) for name in cleaner.classes_],
+        transition=cleaner.transition_matrix_,
+        values=shown.drop(columns=found.columns.label).map(text),
+        pictures=pictures,
+        key=key,
+    )
+
+
+def sentences(found: Found) -> list[str]:
+    """What was found, in words."""
+    issues, verdict = found.issues, found.cleaner.verdict_
+    expected = float(issues["p_wrong"].sum())
+    kept = "" if verdict.recommended else " The cleaned table keeps every row."
+    return [
+        f"{len(issues)} rows: about {expected:.0f} labels are wrong ({expected / len(issues):.1%}).".replace("%", " %"),
+        f"{int(issues['is_label_issue'].sum())} are worth a look, {int(issues['drop'].sum())} are wrong so surely that "
+        "they can be left out.",
+        f"{verdict}{kept}",
+    ]
+
+
+def _config(job: Job, found: Found, key: str) -> dict[str, Any]:
+    cleaner, columns = found.cleaner, found.columns
+    return {
+        "job": dataclasses.asdict(job),
+        "machine": machine(),
+        "columns": {"numbers": columns.numbers, "words": columns.words, "left out": columns.left_out},
+        "rows": columns.rows,
+        "classes": [str(name) for name in cleaner.classes_],
+        "noise rate": float(found.issues["p_wrong"].mean()),
+        "noise matrix": cleaner.transition_matrix_.tolist(),
+        "verdict": dataclasses.asdict(cleaner.verdict_) | {"recommended": cleaner.verdict_.recommended},
+        "issues": int(found.issues["is_label_issue"].sum()),
+        "dropped": int(found.dropped.sum()),
+        "decided": len(found.decided),
+        "key": key,
+    }

@@ -1,0 +1,190 @@
+"""The job of ``bvfim clean``: what it finds, what it writes, and what decisions change."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image, ImageDraw
+
+import bvfim
+from bvfim.cleaning import output
+from bvfim.cleaning.job import Job, find
+
+pytestmark = pytest.mark.filterwarnings("ignore::bvfim.BvfimWarning")
+
+
+def quiet(what, share):
+    assert 0 <= share <= 1
+
+
+def pets(count, seed):
+    """Cats are light and dogs heavy; colours say nothing."""
+    rng = np.random.default_rng(seed)
+    dog = rng.random(count) < 0.5
+    weight = np.where(dog, 20, 4) + rng.normal(size=count)
+    frame = {"weight": [f"{w:.3f}" for w in weight], "colour": rng.choice(["red", "blue"], count)}
+    return pd.DataFrame({**frame, "kind": np.where(dog, "dog", "cat")})
+
+
+@pytest.fixture
+def files(tmp_path):
+    data = pets(150, 0)
+    data.loc[:9, "kind"] = data.loc[:9, "kind"].map({"cat": "dog", "dog": "cat"})
+    data.to_csv(tmp_path / "pets.csv", index=False)
+    pets(20, 1).to_csv(tmp_path / "sure.csv", index=False)
+    return tmp_path
+
+
+def job(files, **changed):
+    asked = {"data": files / "pets.csv", "label": "kind", "trusted": str(files / "sure.csv"), "bilevel": False}
+    return Job(**(asked | changed))
+
+
+def written(files, asked, name="out"):
+    found = find(asked, quiet)
+    output.write(asked, found, files / name, quiet)
+    return found, files / name
+
+
+def records(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def test_wrong_labels_are_found_and_every_row_is_kept(files):
+    found, out = written(files, job(files))
+    assert found.issues.index[found.issues["is_label_issue"]].tolist() == list(range(10))
+    given, issues = records(files / "pets.csv"), records(out / "issues.csv")
+    assert [record[:3] for record in issues] == given, "the columns as they were, in their order"
+    assert issues[0][3:6] == ["is_label_issue", "drop", "label_quality"]
+    cleaned = records(out / "cleaned.csv")
+    assert cleaned == [given[0], *(r for k, r in enumerate(given[1:]) if not found.dropped[k])]
+    assert len(cleaned) == len(given) - 10
+    config = json.loads((out / "config.json").read_text())
+    assert config["classes"] == ["cat", "dog"]
+    assert config["dropped"] == 10
+    assert sorted(path.name for path in out.iterdir()) == sorted(output.FILES), "nothing else is left"
+
+
+def test_a_column_can_say_which_rows_are_trusted(files):
+    frame = pd.concat(
+        [pd.read_csv(files / "pets.csv").assign(ok="no"), pd.read_csv(files / "sure.csv").assign(ok="Yes")]
+    )
+    frame.to_csv(files / "both.csv", index=False)
+    found = find(job(files, data=files / "both.csv", trusted="ok"), quiet)
+    assert found.issues.index[found.issues["is_label_issue"]].tolist() == list(range(10))
+    assert "ok" not in found.columns.used
+
+
+def test_decisions_are_applied_and_trusted(files):
+    given = records(files / "pets.csv")[1:]
+    lines = [
+        "row,decision,given_label,label",
+        f"0,accept,{given[0][2]},{given[10][2]}",
+        f"1,reject,{given[1][2]},{given[1][2]}",
+    ]
+    lines.append(f"2,relabel,{given[2][2]},'=hamster")
+    (files / "decisions.csv").write_text("\n".join(lines))
+    found, out = written(files, job(files, apply=files / "decisions.csv"))
+    cleaned = records(out / "cleaned.csv")[1:]
+    assert [r[2] for r in cleaned[:3]] == [given[10][2], given[1][2], "=hamster"]
+    assert [r[:2] for r in cleaned[:3]] == [r[:2] for r in given[:3]]
+    assert found.issues["p_wrong"].tolist()[:3] == [float(given[0][2] != given[10][2]), 0.0, 1.0]
+    assert records(out / "issues.csv")[1][2] == given[0][2], "the original column is untouched"
+
+
+def test_decisions_for_other_data_are_refused(files):
+    (files / "decisions.csv").write_text("row,decision,given_label,label\n0,relabel,horse,cat\n")
+    with pytest.raises(bvfim.DataError, match="row 0 was decided on with the label 'horse'; the table has"):
+        find(job(files, apply=files / "decisions.csv"), quiet)
+    (files / "decisions.csv").write_text("row,decision,given_label,label\n150,relabel,cat,dog\n")
+    with pytest.raises(bvfim.DataError, match="the table ends at row 149"):
+        find(job(files, apply=files / "decisions.csv"), quiet)
+
+
+def test_a_table_with_too_many_rows_is_judged_in_pieces(files, monkeypatch):
+    monkeypatch.setattr("bvfim.cleaning.tables.PIECE", 40)
+    found, out = written(files, job(files, most=100))
+    assert found.issues.index.tolist() == list(range(150))
+    assert found.issues.index[found.issues["is_label_issue"]].tolist() == list(range(10))
+    assert [record[:3] for record in records(out / "issues.csv")] == records(files / "pets.csv")
+
+
+def test_the_same_seed_gives_the_same_files(files):
+    first, second = (written(files, job(files), name)[1] for name in ("one", "two"))
+    for name in ("issues.csv", "cleaned.csv", "report.html"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_columns_that_are_called_as_ours_are_kept(files):
+    frame = pd.read_csv(files / "pets.csv").assign(p_wrong="mine")
+    frame.to_csv(files / "pets.csv", index=False)
+    _, out = written(files, job(files, trusted=None, ignore=("p_wrong",)))
+    header, first = records(out / "issues.csv")[:2]
+    assert first[header.index("p_wrong")] == "mine"
+    assert "found_p_wrong" in header
+
+
+def test_without_trusted_rows_no_row_is_left_out(files):
+    found, out = written(files, job(files, trusted=None))
+    assert found.issues["is_label_issue"].sum() == 10
+    assert records(out / "cleaned.csv") == records(files / "pets.csv")
+
+
+def test_nothing_is_written_over(files):
+    (files / "out").mkdir()
+    (files / "out" / "cleaned.csv").write_text("precious")
+    with pytest.raises(bvfim.DataError, match=r"cleaned\.csv is there already; --force"):
+        output.require_new(files / "out", force=False)
+    output.require_new(files / "out", force=True)
+
+
+def shape(path, round_, colour, rng):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.new("RGB", (40, 40), "white")
+    left, top = (int(v) for v in rng.integers(2, 14, 2))
+    draw = ImageDraw.Draw(image)
+    (draw.ellipse if round_ else draw.rectangle)((left, top, left + 20, top + 20), outline=colour, width=3)
+    image.save(path)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    for folder, count, wrong in (("data", 40, 4), ("sure", 8, 0)):
+        for k in range(count):
+            for kind in ("round", "square"):
+                label = kind if k >= wrong else {"round": "square", "square": "round"}[kind]
+                shape(tmp_path / folder / label / f"{kind}{k:02}.png", kind == "round", "black", rng)
+    return tmp_path
+
+
+def test_a_folder_of_pictures(pictures):
+    asked = Job(pictures / "data", trusted=str(pictures / "sure"), bilevel=False)
+    found, out = written(pictures, asked)
+    names = [record[0] for record in records(out / "issues.csv")[1:]]
+    wrong = [name.split("/")[0] not in name.split("/")[1] for name in names]
+    assert (found.issues["is_label_issue"] == wrong).mean() > 0.9
+    assert "data:image/jpeg" in (out / "report.html").read_text()
+
+
+def test_a_picture_that_cannot_be_read_is_named(pictures):
+    (pictures / "data" / "round" / "broken.png").write_bytes(b"not a picture")
+    with pytest.raises(bvfim.DataError, match=r"row 0: the picture round/broken.png: it can't be read"):
+        find(Job(pictures / "data", trusted=str(pictures / "sure")), quiet)
+
+
+def test_a_table_of_pictures(pictures):
+    rows = [(f"{p.parent.name}/{p.name}", p.parent.name) for p in sorted((pictures / "data").rglob("*.png"))]
+    pd.DataFrame(rows, columns=["path", "kind"]).to_csv(pictures / "data" / "table.csv", index=False)
+    found = find(Job(pictures / "data" / "table.csv", "kind", picture="path", bilevel=False), quiet)
+    assert len(found.issues) == len(rows)
+    frame = pd.read_csv(pictures / "data" / "table.csv")
+    frame.loc[3, "path"] = "nowhere.png"
+    frame.to_csv(pictures / "data" / "table.csv", index=False)
+    with pytest.raises(bvfim.DataError, match=r"row 3: the picture nowhere\.png: there is no such file"):
+        find(Job(pictures / "data" / "table.csv", "kind", picture="path"), quiet)
