@@ -15,7 +15,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 import bvfim
-from bvfim import cli, page, report
+from bvfim import page, report, terminal
 from tests.browser import VIEWS, assert_shown
 
 
@@ -143,8 +143,8 @@ def test_a_wrong_file_is_told_in_one_screen_with_its_line(line, told, tmp_path):
 def test_a_narrow_terminal_gets_the_columns_that_fit(reproduced, monkeypatch, capsys):
     frame = pd.read_csv(reproduced / "theorem" / "theorem-falling.csv").set_index(["problem", "k"])
     for width in (80, 300):
-        monkeypatch.setattr(cli, "console", Console(width=width))
-        cli._show(page.Chapter("theorem", None, report.Results({"theorem-falling": frame}), reproduced))
+        monkeypatch.setattr(terminal, "console", Console(width=width))
+        terminal.show(page.Chapter("theorem", None, report.Results({"theorem-falling": frame}), reproduced))
     narrow, wide = capsys.readouterr().out.split("data and pictures:")[:2]
     assert "more columns in theorem-falling.csv" in narrow
     assert "0.3219" in narrow, "whole numbers, not the beginnings of them"
@@ -153,5 +153,5 @@ def test_a_narrow_terminal_gets_the_columns_that_fit(reproduced, monkeypatch, ca
 
 def test_marks_in_a_table_are_shown_as_they_are(capsys):
     frame = pd.DataFrame({"[/x]": ["[red]"]})
-    cli._show(page.Chapter("any", None, report.Results({"t": frame})))
+    terminal.show(page.Chapter("any", None, report.Results({"t": frame})))
     assert "[/x]" in capsys.readouterr().out

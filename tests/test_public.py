@@ -23,7 +23,7 @@ ORDER = [
     "callbacks", "live", "memory", "refit",
     "check", "compare", "testproblems", "plots", "report", "page", "words", "source", "script", "script_report", "data",
     "cleaning",
-    "bvfim", "experiments", "bench", "cli_clean", "cli",
+    "bvfim", "experiments", "terminal", "bench", "cli_bench", "cli_clean", "cli",
 ]  # fmt: skip
 """Imports run down this list and never up; "bvfim" is the package itself."""
 
