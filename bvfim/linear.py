@@ -24,7 +24,7 @@ class LinearResult(NamedTuple):
 
     solution: Tree
     residual: Tensor
-    """|b - A q| / |b|."""
+    """|b - A q| / |b|; of a Neumann series before its last term, which spares a product."""
     curvature: Tensor
     """CG: the smallest p'Ap / p'p that was met. Neumann: the largest growth of one term to the next."""
     steps: Tensor
@@ -120,27 +120,27 @@ def neumann(matvec: Callable[[Tree], Tree], b: Tree, terms: int, eta: float) -> 
         tensor([ 0.4000, -0.2000])
     """
     A, q = _on_vectors(matvec, b), tree.flatten(b)
-    length = first = torch.linalg.vector_norm(q)
+    length = left = first = torch.linalg.vector_norm(q)
+    last = q
     active = first > 0
     growth = torch.zeros_like(first)
     taken = torch.ones_like(first)
     breakdown = torch.zeros_like(active)
     slack = 1 + 10 * torch.finfo(first.dtype).eps
-    # b - A (eta sum_{j<=J} (I - eta A)^j b) telescopes to (I - eta A)^(J+1) b: one product further than the sum.
-    following = q - eta * A(q)
-    next_length = torch.linalg.vector_norm(following)
     for _ in range(terms):
+        last = last - eta * A(last)  # once the sum has ended, of no consequence
+        next_length = torch.linalg.vector_norm(last)
         ratio = next_length / length
         growth = torch.where(active, torch.maximum(growth, ratio), growth)
+        # b - A (eta sum_{j<J} (I - eta A)^j b) telescopes to (I - eta A)^J b: the sum so far has left this much.
+        left = torch.where(active, next_length, left)
         breakdown = breakdown | (active & ~(ratio <= slack))
         active = active & (ratio <= slack)
         length = torch.where(active, next_length, length)
-        q = torch.where(active, q + following, q)
+        q = torch.where(active, q + last, q)
         taken = taken + active
         active = active & (length > 0)
-        following = following - eta * A(following)  # once it has ended, of no consequence
-        next_length = torch.where(active, torch.linalg.vector_norm(following), next_length)
-    residual = torch.where(first > 0, next_length / first, torch.zeros_like(first))
+    residual = torch.where(first > 0, left / first, torch.zeros_like(first))
     return LinearResult(tree.unravel(eta * q, b), residual, growth, taken, breakdown.to(first.dtype))
 
 

@@ -93,10 +93,11 @@ def find(job: Job, progress: Progress) -> Found:
     labels, sure = _labels(table, columns, flag)
     decided = {} if job.apply is None else _decided(job.apply, labels)
     sure[list(decided)] = True
-    rows = _drawn(sure, job.most, np.random.default_rng(job.seed))
-    believed = np.array([decided.get(int(row), labels[row]) for row in rows], dtype=object)
+    believed = labels.copy()
+    believed[list(decided)] = list(decided.values())
+    rows = _drawn(believed, sure, job.most, np.random.default_rng(job.seed))
     encoder = _Encoder(columns)
-    X, y, mask = encoder.rows(table, rows), believed, sure[rows]
+    X, y, mask = encoder.rows(table, rows), believed[rows], sure[rows]
     if apart is not None:
         extra, own = _extra(apart, columns, encoder)
         X, y, mask = encoder.stacked(X, extra), np.append(y, own), np.append(mask, np.ones(len(own), dtype=bool))
@@ -167,13 +168,14 @@ def _decided(path: Path, labels: NDArray[Any]) -> dict[int, str]:
     return dict(zip(table["row"].astype(int), table["label"], strict=True))
 
 
-def _drawn(sure: NDArray[np.bool_], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The rows to learn from: all, or so many of them, half of these trusted at most."""
+def _drawn(labels: NDArray[Any], sure: NDArray[np.bool_], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The rows to learn from: all, or about so many of them, half of these trusted at most, and every label once."""
     if len(sure) <= most:
         return np.arange(len(sure))
     trusted, noisy = (rng.permutation(np.flatnonzero(kind)) for kind in (sure, ~sure))
     kept = trusted[: most // 2]
-    return np.sort(np.append(kept, noisy[: most - len(kept)]))
+    each = np.unique(labels.astype(str), return_index=True)[1]
+    return np.unique(np.concatenate([kept, noisy[: most - len(kept)], each]))
 
 
 class _Encoder:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bvfim.cleaning import review
@@ -92,12 +93,16 @@ def _review(job: Job, found: Found, shown: pd.DataFrame, key: str) -> review.Rev
         source = Pictures(found.table.name, found.table.folder)
         pictures = {row: source.shown(shown.at[row, found.columns.picture], row) for row in shown.index.tolist()}
     cleaner = found.cleaner
+    known = [str(name) for name in cleaner.classes_]
+    corrected = sorted(set(map(str, found.issues["given_label"])) - set(known))  # labels that no row has any more
+    transition = np.eye(len(known) + len(corrected))
+    transition[: len(known), : len(known)] = cleaner.transition_matrix_
     return review.Review(
         title=job.data.name,
         lead=" ".join(sentences(found)),
         issues=found.issues,
-        classes=[str(name) for name in cleaner.classes_],
-        transition=cleaner.transition_matrix_,
+        classes=known + corrected,
+        transition=transition,
         values=shown.drop(columns=found.columns.label).map(text),
         pictures=pictures,
         key=key,

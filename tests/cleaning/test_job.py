@@ -97,6 +97,24 @@ def test_decisions_are_applied_and_trusted(files):
     assert records(out / "issues.csv")[1][2] == given[0][2], "the original column is untouched"
 
 
+def test_a_typing_error_can_be_corrected_out_of_the_classes(files):
+    text = (files / "pets.csv").read_text().splitlines()
+    text[20] = ",".join([*text[20].split(",")[:2], "dgo"])
+    (files / "pets.csv").write_text("\n".join(text))
+    (files / "decisions.csv").write_text("row,decision,given_label,label\n19,relabel,dgo,dog\n")
+    found, out = written(files, job(files, apply=files / "decisions.csv"))
+    assert found.cleaner.classes_.tolist() == ["cat", "dog"]
+    assert records(out / "cleaned.csv")[20 - int(found.dropped[:19].sum())][2] == "dog"
+
+
+def test_a_rare_label_is_learned_from_wherever_it_is(files):
+    frame = pd.read_csv(files / "pets.csv")
+    frame.loc[149, "kind"] = "hamster"
+    frame.to_csv(files / "pets.csv", index=False)
+    found = find(job(files, most=60), quiet)
+    assert found.issues.loc[149, "given_label"] == "hamster"
+
+
 def test_decisions_for_other_data_are_refused(files):
     (files / "decisions.csv").write_text("row,decision,given_label,label\n0,relabel,horse,cat\n")
     with pytest.raises(bvfim.DataError, match="row 0 was decided on with the label 'horse'; the table has"):
