@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bvfim.cleaning.tables import Table, text
+from bvfim.cleaning.table import Table, text
 from bvfim.status import DataError
 
 MOSTLY = 0.9

@@ -19,7 +19,7 @@ from bvfim.cleaning import decisions, review
 from bvfim.cleaning.cleaner import LabelCleaner
 from bvfim.cleaning.columns import Columns, columns_of
 from bvfim.cleaning.pictures import Pictures
-from bvfim.cleaning.tables import Table, opened, text
+from bvfim.cleaning.table import Table, opened, text
 from bvfim.data.embedding import Embedding
 from bvfim.status import DataError, no_such
 

@@ -19,7 +19,7 @@ import pandas as pd
 from bvfim.cleaning import review
 from bvfim.cleaning.job import Found, Job
 from bvfim.cleaning.pictures import Pictures
-from bvfim.cleaning.tables import text
+from bvfim.cleaning.table import text
 from bvfim.report import machine
 from bvfim.status import DataError
 

@@ -6,7 +6,7 @@ import pytest
 
 import bvfim
 from bvfim.cleaning.columns import columns_of
-from bvfim.cleaning.tables import opened
+from bvfim.cleaning.table import opened
 
 
 def columns(path, **changed):

@@ -125,7 +125,7 @@ def test_decisions_for_other_data_are_refused(files):
 
 
 def test_a_table_with_too_many_rows_is_judged_in_pieces(files, monkeypatch):
-    monkeypatch.setattr("bvfim.cleaning.tables.PIECE", 40)
+    monkeypatch.setattr("bvfim.cleaning.table.PIECE", 40)
     found, out = written(files, job(files, most=100))
     assert found.issues.index.tolist() == list(range(150))
     assert found.issues.index[found.issues["is_label_issue"]].tolist() == list(range(10))

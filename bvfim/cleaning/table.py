@@ -54,7 +54,7 @@ def opened(path: Path) -> Table:
 
     Example:
         >>> import pathlib, tempfile
-        >>> from bvfim.cleaning.tables import opened
+        >>> from bvfim.cleaning.table import opened
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = pathlib.Path(folder, "pets.csv")
         ...     _ = file.write_text("weight,kind\n4.20,cat\n")

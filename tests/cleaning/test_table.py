@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import bvfim
-from bvfim.cleaning import tables
-from bvfim.cleaning.tables import opened, text
+from bvfim.cleaning import table
+from bvfim.cleaning.table import opened, text
 
 
 def whole(path) -> pd.DataFrame:
@@ -39,7 +39,7 @@ def test_numbers_and_words_are_not_interpreted(tmp_path):
 
 
 def test_pieces_follow_each_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "PIECE", 3)
+    monkeypatch.setattr(table, "PIECE", 3)
     (tmp_path / "t.csv").write_text("a\n" + "\n".join(map(str, range(8))))
     assert [len(piece) for piece in opened(tmp_path / "t.csv").pieces()] == [3, 3, 2]
     assert whole(tmp_path / "t.csv")["a"].tolist() == [str(k) for k in range(8)]
@@ -88,8 +88,8 @@ def test_a_folder_of_folders_is_a_table_of_pictures(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4)).save(tmp_path / name, "PNG")
     (tmp_path / "notes.txt").write_text("none")
-    table = opened(tmp_path)
-    assert table.picture == "file"
+    found = opened(tmp_path)
+    assert found.picture == "file"
     assert whole(tmp_path).values.tolist() == [["cat/1.png", "cat"], ["dog/2.PNG", "dog"], ["dog/deep/3.png", "dog"]]
     Image.new("RGB", (4, 4)).save(tmp_path / "loose.png")
     with pytest.raises(bvfim.DataError, match=r"loose.png is in no folder"):
