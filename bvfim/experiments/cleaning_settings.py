@@ -131,11 +131,12 @@ def updates(problem: str, config: Config) -> int:
     return DATA[problem][1].steps if config.steps is None else config.steps
 
 
-def cost(problem: str, label: str) -> float:
-    """What a run costs beside others, about."""
+def cost(problem: str, label: str, config: Config) -> float:
+    """What a run costs beside others, about; the baselines do not depend on the upper steps."""
     name, size = DATA[problem]
+    steps = size.steps if label == "baselines" else updates(problem, config)
     overhead = 2e6  # of launching T gradients, in the same unit
-    return COST.get(label, 1.0) * size.steps * (overhead + (size.train + size.validation) * size.hidden * INPUTS[name])
+    return COST.get(label, 1.0) * steps * (overhead + (size.train + size.validation) * size.hidden * INPUTS[name])
 
 
 def methods(problem: str, config: Config) -> tuple[str, ...]:

@@ -121,16 +121,17 @@ def run(config: Config, how: How = How()) -> Results:
     tuning: dict[str, Part] = {
         _name(*cell, lr, 0): partial(trace, *cell, lr, 0, config) for cell in cells for lr in grids[cell]
     }
-    amount = {cell: cost(cell[0], cell[2]) for cell in cells}
+    amount = {cell: cost(cell[0], cell[2], config) for cell in cells}
     work = {_name(*c, lr, seed): amount[c] for c in cells for lr in grids[c] for seed in (0, *seeds)}
-    ahead = len(seeds) * sum(amount.values())
+    baselines = sum(cost(p, "baselines", config) for p, _ in dict.fromkeys(cell[:2] for cell in cells))
+    ahead = len(seeds) * sum(amount.values()) + config.seeds * baselines
     tuned = measured(config, tuning, how, work, ahead)
     chosen = {cell: best(pd.concat([tuned[_name(*cell, lr, 0)] for lr in grids[cell]]))[0] for cell in cells}
     later: dict[str, Part] = {}
     for p, a in dict.fromkeys(cell[:2] for cell in cells):
         for seed in range(config.seeds):  # the methods of one seed after another, which share its data
             name = slug(f"{p} {a} baselines {seed}")
-            later[name], work[name] = partial(reference, p, a, seed, config), cost(p, "baselines")
+            later[name], work[name] = partial(reference, p, a, seed, config), cost(p, "baselines", config)
             for cell in [cell for cell in cells if seed and cell[:2] == (p, a)]:
                 later[_name(*cell, chosen[cell], seed)] = partial(trace, *cell, chosen[cell], seed, config)
     rest = measured(config, later, how, work, first=False)

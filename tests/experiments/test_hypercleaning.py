@@ -137,7 +137,11 @@ def test_fhg_is_left_out_where_x_is_long():
     assert methods("digits-few", Config(methods=("RHG", "FHG", "RHG"))) == ("RHG", "FHG")
     with pytest.raises(bvfim.DataError, match="digits has too many weights for FHG"):
         Config(data=("digits",), methods=("FHG",))
-    assert cost("cifar10", "RHG") > cost("mnist", "RHG") > cost("mnist", "BVFIM")
+    config = Config()
+    assert cost("cifar10", "RHG", config) > cost("mnist", "RHG", config) > cost("mnist", "BVFIM", config)
+    quick = config.quick()
+    assert cost("mnist", "BVFIM", quick) < cost("mnist", "BVFIM", config), "fewer upper steps"
+    assert cost("mnist", "baselines", quick) == cost("mnist", "baselines", config), "these train as long as ever"
 
 
 def test_unknown_names_are_refused():
