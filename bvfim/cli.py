@@ -28,7 +28,7 @@ from bvfim.experiments.cleaning_settings import DATA
 from bvfim.experiments.parts import How
 from bvfim.live import LiveTable
 from bvfim.status import BvfimError, DataError, Status, no_such
-from bvfim.terminal import Out, Workers, console, paged, parts, prepared, reported, require_device, saved, show
+from bvfim.terminal import Out, Workers, console, listed, paged, parts, prepared, reported, require_device, saved, show
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
@@ -148,9 +148,7 @@ def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
 def _own(chosen: dict[str, ModuleType], options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, which every chosen experiment must have."""
     given = {
-        key: tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
-        for key, value in options.items()
-        if value is not None
+        key: listed(value) if isinstance(value, str) else value for key, value in options.items() if value is not None
     }
     for name, module in chosen.items():
         for key in given:

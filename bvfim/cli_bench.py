@@ -12,7 +12,7 @@ from bvfim.bench import labels, problems, speed
 from bvfim.experiments import growth
 from bvfim.experiments.parts import How
 from bvfim.status import DataError
-from bvfim.terminal import Out, Workers, parts, prepared, reported, require_device, tracked
+from bvfim.terminal import Out, Workers, listed, parts, prepared, reported, require_device, tracked
 
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def bench_speed(
     """Time an upper step of every method beside a bare hand-written loop, other libraries, and the matrix products."""
     require_device(device)
     config = speed.Config(data, steps=steps, rounds=rounds, seconds=seconds, peers=peers, device=device, tf32=tf32)
-    config = replace(config, only=tuple(part.strip() for part in only.split(",") if part.strip()))
+    config = replace(config, only=tuple(filter(None, listed(only))))
     if data == "digits":
         config = replace(config, train=600, validation=600)
     results = speed.run(config, tracked("timing"))
@@ -96,7 +96,7 @@ def bench_labels(
     """Find wrong labels with LabelCleaner, its parts, cleanlab and simpler ways, on the same rows."""
     config = labels.Config(seeds=seeds, seed=seed)
     if data is not None:
-        config = replace(config, data=tuple(name.strip() for name in data.split(",")))
+        config = replace(config, data=listed(data))
     if trusted is not None:
         config = replace(config, trusted=_sizes(trusted))
     how = How(prepared(out) / "parts", resume, workers, parts("cleaning"))

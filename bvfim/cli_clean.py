@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from bvfim.terminal import console, listed
+
 
 def clean(
     data: Annotated[Path, typer.Argument(help="A CSV or parquet file, or a folder with a folder of images per label.")],
@@ -46,8 +48,7 @@ def clean(
     folder = data.with_name(f"{data.stem or data.resolve().name}-cleaned") if out is None else out
     if not dry_run:
         output.require_new(folder, force)
-    asked = job.Job(data, label, trusted, image, _names(ignore), apply, bilevel, rows, seed)
-    console = Console()
+    asked = job.Job(data, label, trusted, image, tuple(filter(None, listed(ignore))), apply, bilevel, rows, seed)
     try:
         with _bar() as bar:
             told = _teller(bar)
@@ -65,10 +66,6 @@ def clean(
         console.print(f"review: {folder / 'report.html'}", markup=False, soft_wrap=True)
     if fail_above is not None and float(found.issues["p_wrong"].mean()) > fail_above:
         raise typer.Exit(1)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _bar() -> Progress:

@@ -28,6 +28,11 @@ Out = Annotated[Path, typer.Option(help="The folder for data, pictures and the s
 Workers = Annotated[int, typer.Option(min=1, help="Processes on the CPU, one thread each; 1: all threads.")]
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of an option that takes several, with commas between them."""
+    return tuple(part.strip() for part in text.split(","))
+
+
 def require_device(device: str) -> None:
     """Refuse a device that can't be computed on, before the work rather than in it."""
     try:

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvfim import data
+from bvfim.cleaning.arrays import Array, Labels, Mask
 from bvfim.data.embedding import embedded
 from bvfim.status import DataError, no_such
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 TEST, DIRECTIONS, LEARNED = 3000, 50, 10_000
 """Test rows at most, and of MNIST's images the main directions and how many of the images they are learned from."""
 SYNTHETIC: dict[str, Callable[..., tuple[Labels, Mask]]] = {

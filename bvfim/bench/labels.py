@@ -17,8 +17,9 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from bvfim.bench.label_columns import SOURCES, Array, Column, Mask, Task, columns, pool, task
+from bvfim.bench.label_columns import SOURCES, Column, Task, columns, pool, task
 from bvfim.bench.rivals import CLEANLAB, CONTESTANTS, NONE, OURS, Found, learner
+from bvfim.cleaning.arrays import Array, Mask
 from bvfim.experiments.cleaning import f1
 from bvfim.experiments.parts import How, Part, measured
 from bvfim.plots import CYCLE, panels

@@ -16,11 +16,11 @@ import torch
 from scipy.special import expit, softmax
 
 import bvfim
-from bvfim.bench.label_columns import Array, Labels, Mask, Task
+from bvfim.bench.label_columns import Task
 from bvfim.cleaning import decisions, mixture, network
+from bvfim.cleaning.arrays import Array, Labels, Mask
 from bvfim.experiments import cleaning
 from bvfim.experiments.parts import finished
-from bvfim.schedules import geometric
 
 FOLDS = 5
 ROUNDS = 3
@@ -87,12 +87,10 @@ def no_calibration(task: Task, seed: int) -> Found:
 
 def _mixed(task: Task, seed: int, config: mixture.Config) -> mixture.Mixture:
     """The mixture as the cleaner makes it, with another config."""
-    from bvfim.cleaning.inputs import Inputs
+    from bvfim.cleaning.cleaner import best
 
-    options = [Inputs(task.inputs, standard)(task.inputs) for standard in (False, True)]
-    rows = [mixture.Rows(inputs, task.given, task.trusted, task.classes) for inputs in options]
-    chosen = max(rows, key=lambda own: mixture.fit(own, seed, config.short()).likelihood)
-    return mixture.fit(chosen, seed, config)
+    codes = np.concatenate([task.given, task.trusted])
+    return best(task.inputs, codes, len(task.given), seed, config)[2]
 
 
 def bilevel_weights(task: Task, seed: int) -> Found:
@@ -104,13 +102,8 @@ def bilevel_weights(task: Task, seed: int) -> Found:
     inputs = torch.from_numpy(np.concatenate([scaled[n:], scaled[:n]])).float()
     problem = cleaning.objectives(inputs, torch.from_numpy(task.trusted), torch.from_numpy(task.given), "relu")
     start = cleaning.start(inputs.shape[1], config.hidden, task.classes, seed)
-    falling = {"mu1": config.regulariser, "theta": config.regulariser, "tau": config.tau}
-    schedules: dict[str, Any] = {name: geometric(first, 1 / 1.01) for name, first in falling.items()}
-    method = bvfim.BVFIM(
-        config.lower // 2, config.lower // 4, config.lr, config.lr, mu2=bvfim.LowerValue(), **schedules
-    )
     adam = partial(torch.optim.Adam, lr=config.x_lr)
-    found = bvfim.solve(problem, torch.zeros(n), start, method, adam, steps=config.steps)
+    found = bvfim.solve(problem, torch.zeros(n), start, network.method(config), adam, steps=config.steps)
     finished(found)
     x = found.x.detach().double().numpy()
     return Found(expit(-x), x <= 0, task.given, expit(x))

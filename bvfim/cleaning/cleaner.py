@@ -16,12 +16,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bvfim.cleaning import decisions, mixture, noise_matrix
+from bvfim.cleaning.arrays import Array
 from bvfim.cleaning.inputs import Inputs, labels_of, require, require_values, stacked, taken
 from bvfim.cleaning.modules import TorchClassifier
 from bvfim.cleaning.verdict import Verdict, verdict
 from bvfim.status import BvfimWarning, DataError
-
-Array = NDArray[np.float64]
 
 
 class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,7 +104,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             config = replace(config, bilevel=None)
         order = np.argsort(mask, kind="stable")  # the noisy rows first, each kind in its own order
         progress = self.progress or (lambda share: None)
-        self._inputs, data, found = _best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
+        self._inputs, data, found = best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
         self._mixture = found
         self.verdict_: Verdict = verdict(data, found, config)
         self.transition_matrix_ = found.T
@@ -258,13 +257,13 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             warnings.warn(message, BvfimWarning, stacklevel=3)
 
 
-def _best(
+def best(
     rows: Any,
     codes: NDArray[np.int64],
     noisy: int,
     seed: int,
     config: mixture.Config,
-    progress: Callable[[float], object],
+    progress: Callable[[float], object] = lambda share: None,
 ) -> tuple[Inputs, mixture.Rows, mixture.Mixture]:
     """The mixture on rows scaled column by column or by one number, whichever makes the labels more likely."""
     classes = int(codes.max()) + 1

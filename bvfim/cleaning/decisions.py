@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from bvfim.cleaning.arrays import Array, Mask
 
 
 def review(p_wrong: Array) -> Mask:

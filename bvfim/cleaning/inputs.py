@@ -15,9 +15,9 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from bvfim.cleaning.arrays import Array
 from bvfim.status import DataError
 
-Array = NDArray[np.float64]
 WIDE = 256
 """Columns from which on rows are shortened."""
 SHORT = 100

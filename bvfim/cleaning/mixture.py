@@ -18,16 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 from scipy.special import log_softmax, softmax
 
 from bvfim.cleaning import network, noise_matrix
+from bvfim.cleaning.arrays import Array, Labels
 from bvfim.cleaning.ridge import Features, Ridge, folded
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 PUBLISHED = network.Config()
 
 

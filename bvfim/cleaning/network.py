@@ -18,18 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from bvfim.cleaning.arrays import Array, Labels
 from bvfim.methods import BVFIM, LowerValue
 from bvfim.problem import Problem
 from bvfim.schedules import geometric
 from bvfim.solve import solve
 from bvfim.status import BvfimWarning
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 LENGTH = 4.0
 """Of an average row, as the network sees it: what the lower step is made for."""
 ENTRIES = 500_000
@@ -97,18 +95,29 @@ def trained(
     problem = _problem(inputs, given, trusted, fold, noisy, sure + n)
     folds = int(fold.max()) + 1
     start = _start(inputs.shape[1], config.hidden, classes, folds, seed)
-    falling = {"mu1": config.regulariser, "theta": config.regulariser, "tau": config.tau * folds}
-    half, quarter = config.lower // 2, config.lower // 4
-    schedules: dict[str, Any] = {name: geometric(first, 1 / 1.01) for name, first in falling.items()}
-    method = BVFIM(half, quarter, config.lr, config.lr, mu2=LowerValue(), **schedules)
     x = torch.zeros(folds, len(noisy))
-    found = solve(problem, x, start, method, partial(torch.optim.Adam, lr=config.x_lr), steps=config.steps)
+    found = solve(
+        problem, x, start, method(config, folds), partial(torch.optim.Adam, lr=config.x_lr), steps=config.steps
+    )
     if not found.status.ok:
         advice = f"the bilevel network was left out: its training ended in {found.status.value}"
         warnings.warn(advice, BvfimWarning, stacklevel=2)
         return None
     network = Network({key: t.detach() for key, t in found.y.items()})
     return network, network.by_fold(inputs)[fold, np.arange(len(inputs))]
+
+
+def falling(regulariser: float, tau: float) -> dict[str, Any]:
+    """The schedules of BVFIM for networks: mu1 and theta, and tau, at first; they fall by 1.01 a step."""
+    first = {"mu1": regulariser, "theta": regulariser, "tau": tau}
+    return {name: geometric(value, 1 / 1.01) for name, value in first.items()}
+
+
+def method(config: Config, folds: int = 1) -> BVFIM:
+    """BVFIM by the published recipe, for so many networks whose losses are summed."""
+    half, quarter = config.lower // 2, config.lower // 4
+    schedules = falling(config.regulariser, config.tau * folds)
+    return BVFIM(half, quarter, config.lr, config.lr, mu2=LowerValue(), **schedules)
 
 
 def _problem(inputs: Array, given: Labels, trusted: Labels, fold: Labels, noisy: Labels, sure: Labels) -> Problem:

@@ -12,12 +12,11 @@ counts most probable: for symmetric noise it leaves one number to be found, for 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import gammaln
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from bvfim.cleaning.arrays import Array, Labels
+
 TINY = 1e-300
 PRIOR = 2.0
 """How many rows of each class are counted in any case: half of them rightly labelled, half anyhow."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bvfim.cleaning import review
-from bvfim.cleaning.job import Found, Job
+from bvfim.cleaning.job import Found, Job, Progress
 from bvfim.cleaning.pictures import Pictures
 from bvfim.cleaning.table import text
 from bvfim.report import machine
@@ -37,7 +37,7 @@ def require_new(out: Path, force: bool) -> None:
         raise DataError(f"{out} is not a folder")
 
 
-def write(job: Job, found: Found, out: Path, progress: Callable[[str, float], object]) -> None:
+def write(job: Job, found: Found, out: Path, progress: Progress) -> None:
     """Write every file into a folder; they appear together when all are complete."""
     out.mkdir(parents=True, exist_ok=True)
     with _apart(out) as folder:
@@ -57,7 +57,7 @@ def _apart(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tables(found: Found, folder: Path, progress: Callable[[str, float], object]) -> tuple[pd.DataFrame, str]:
+def _tables(found: Found, folder: Path, progress: Progress) -> tuple[pd.DataFrame, str]:
     """Write both tables; give back the rows that the page will show, and a name for the data: a hash of their cells."""
     columns, place = list(found.table.columns), found.table.columns.index(found.columns.label)
     own = [name if name not in columns else f"found_{name}" for name in found.issues.columns]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from bvfim.data.files import write_whole
 from bvfim.status import DataError
 
 COLUMNS = ["row", "decision", "given_label", "label"]
@@ -89,13 +89,7 @@ def write(path: Path, review: Review, limit: int = 10_000) -> Path:
     loader = PackageLoader("bvfim", "templates")
     template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("review.html")
     page = template.render(title=review.title, lead=review.lead, data=Markup(data))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(page.encode("utf-8", "replace"))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, page.encode("utf-8", "replace"))
     return path
 
 

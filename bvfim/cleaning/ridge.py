@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-Array = NDArray[np.float64]
+from bvfim.cleaning.arrays import Array
+
 FLAT = 1e-6
 """Directions of the kernel matrix of the landmarks that are smaller than this share of its largest are left out."""
 

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import io
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -186,14 +185,7 @@ def _key(parts: list[Rows], settings: Settings) -> str:
 
 
 def _keep(path: Path, train: Rows, test: Rows) -> None:
-    """Whole or not at all."""
     buffer = io.BytesIO()
     np.savez(buffer, train=train, test=test)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            unfinished.write_bytes(buffer.getvalue())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        files.write_whole(path, buffer.getvalue())

@@ -126,15 +126,29 @@ def _download(url: str) -> bytes:
     return buffer.getvalue()
 
 
-def _store(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, and its folder where there is none: the whole content, or nothing and the old file stays.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from bvfim.data import files
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     files.write_whole(pathlib.Path(home, "deep", "greeting"), b"hello")
+        ...     [path.name for path in pathlib.Path(home, "deep").iterdir()]
+        ['greeting']
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_bytes(content)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _store(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, content)
     except OSError as error:
         raise DataError(f"{path}: the downloaded file can't be stored ({error.strerror or error})") from error
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 import bvfim
+from bvfim.cleaning.network import falling
 from bvfim.experiments import cleaning
-from bvfim.schedules import geometric
 from bvfim.status import DataError, Status, no_such
 
 TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
@@ -108,8 +108,7 @@ class Config:
 def method(label: str, lr: float, config: Config) -> Any:
     """A method at one lower step."""
     T, J = config.T, config.J
-    falling = {"mu1": config.regulariser, "theta": config.regulariser, "tau": config.tau}
-    own: dict[str, Any] = {name: geometric(first, 1 / 1.01) for name, first in falling.items()}
+    own = falling(config.regulariser, config.tau)
     published: dict[str, Any] = {**own, "mu2": bvfim.LowerValue()}
     made = {
         "FHG": lambda: bvfim.FHG(T, lr=lr),

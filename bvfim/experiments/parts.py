@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 import torch
 
+from bvfim.data.files import write_whole
 from bvfim.solve import Solution
 from bvfim.status import DataError, Status
 from bvfim.version import __version__
@@ -88,7 +89,7 @@ def measured(
     for name, table in how.track(_done(left, how.workers), amounts, ahead) if left else ():
         tables[name] = table
         if how.folder is not None:
-            _write(how.folder / f"{name}.csv", table.to_csv(index=False, na_rep="nan"))
+            write_whole(how.folder / f"{name}.csv", table.to_csv(index=False, na_rep="nan").encode())
     return {name: tables[name] for name in parts}
 
 
@@ -133,15 +134,8 @@ def _prepared(folder: Path, config: Any, resume: bool, first: bool) -> dict[str,
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.csv"):
         path.unlink()
-    _write(about, json.dumps(stated, indent=2) + "\n")
+    write_whole(about, (json.dumps(stated, indent=2) + "\n").encode())
     return {}
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
 
 
 def _read(path: Path) -> pd.DataFrame:
