@@ -248,7 +248,7 @@ def _settled(issues: pd.DataFrame, labels: NDArray[Any], decided: dict[int, str]
     issues = issues.copy()
     for row, label in decided.items():
         wrong = float(label != labels[row])
-        issues.loc[row, ["p_wrong", "label_quality"]] = [wrong, 1.0 - wrong]
+        issues.loc[row, ["p_wrong", "label_quality", "sample_weight"]] = [wrong, 1.0 - wrong, 1.0 - wrong]
         issues.loc[row, ["given_label", "suggested_label", "suggested_probability"]] = [labels[row], label, 1.0]
     p_wrong = issues["p_wrong"].to_numpy(np.float64)
     return issues.assign(is_label_issue=decisions.review(p_wrong), drop=decisions.drop(p_wrong))

@@ -94,6 +94,7 @@ def test_decisions_are_applied_and_trusted(files):
     assert [r[2] for r in cleaned[:3]] == [given[10][2], given[1][2], "=hamster"]
     assert [r[:2] for r in cleaned[:3]] == [r[:2] for r in given[:3]]
     assert found.issues["p_wrong"].tolist()[:3] == [float(given[0][2] != given[10][2]), 0.0, 1.0]
+    assert (found.issues["sample_weight"] == 1.0 - found.issues["p_wrong"]).all()
     assert records(out / "issues.csv")[1][2] == given[0][2], "the original column is untouched"
 
 
