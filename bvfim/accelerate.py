@@ -1,4 +1,4 @@
-"""An upper step, faster: recorded once as a CUDA graph and replayed, its inner steps compiled where that is asked for.
+"""An upper step, faster: recorded once as a CUDA graph and replayed, its pieces compiled where that is asked for.
 
 Numbers that vary over the steps are fed as scalar tensors, so that one recording serves all steps. What is replayed are
 the operations of the plain step, in their order.
@@ -55,8 +55,13 @@ class _Compiled(Problem):
 
 
 def compiled(problem: Problem) -> Problem:
-    """The problem whose :class:`At` compiles inner steps."""
-    return _Compiled(problem.upper, problem.lower, problem.x_set, problem.y_set, problem.context, problem.joint)
+    """The problem whose :class:`At` compiles inner steps, and whose context is compiled."""
+    context = None if problem.context is None else torch.compile(problem.context, dynamic=False)
+    found = _Compiled(problem.upper, problem.lower, problem.x_set, problem.y_set, context, problem.joint)
+    found.__dict__["_takes_data"] = (
+        problem._takes_data
+    )  # looked up there, it takes a lock, which compilers can't follow
+    return found
 
 
 def fed(method: Estimator, numbers: dict[str, Tensor]) -> Estimator:
@@ -140,7 +145,7 @@ class Recording:
 
 @dataclass
 class Accelerated:
-    """A step that is recorded, compiled, or both; it falls back to the plain one with a line that says why."""
+    """A step that is recorded, compiled, or both; what fails of this is left out, with a line that says why."""
 
     method: Estimator
     compile: bool
@@ -179,10 +184,14 @@ class Accelerated:
 
     def _give_up(self, error: Exception) -> None:
         self.recordings.clear()
-        self.plain = Plain(self.method)
-        what = "compiled" if self.compile else "recorded as a CUDA graph"
+        what, then = (
+            ("compiled", "is recorded as it is") if self.compile else ("recorded as a CUDA graph", "runs plainly")
+        )
+        if not (self.compile and self.record):
+            self.plain, then = Plain(self.method), "runs plainly"
+        self.compile = False
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        warnings.warn(f"the step could not be {what} and runs plainly: {reason}", BvfimWarning, stacklevel=2)
+        warnings.warn(f"the step could not be {what} and {then}: {reason}", BvfimWarning, stacklevel=2)
 
 
 def _signature(data: Any) -> Any:
@@ -190,34 +199,34 @@ def _signature(data: Any) -> Any:
     return tuple((t.shape, t.dtype) if isinstance(t, Tensor) else t for t in tree.leaves(data))
 
 
-def stepper(accelerate: str, method: Any, x: Tree, y: Tree, steps: int) -> Any:
+def stepper(accelerate: str, problem: Problem, method: Any, x: Tree, y: Tree, steps: int) -> Any:
     """What takes the estimates of a run.
 
     Args:
         accelerate: one of :data:`WAYS`.
-        method: the method.
+        problem: the problem; method: the method.
         x, y: the start.
         steps: how many upper steps are asked for.
     """
     if accelerate not in WAYS:
         raise MethodError(f"accelerate must be one of {', '.join(WAYS)}, not {accelerate!r}")
     cuda = tree.leaves(x)[0].is_cuda
-    inner = isinstance(method, INNER)
-    why = _unfit(method, cuda, accelerate)
+    compilable = isinstance(method, INNER) or problem.context is not None
+    why = _unfit(method, cuda, accelerate, compilable)
     if accelerate == "auto":
         fits = why is None and cuda and steps >= 10 and tree.size(y) <= LAUNCH_BOUND
-        return Accelerated(method, compile=inner and steps >= LONG, record=True) if fits else Plain(method)
+        return Accelerated(method, compile=compilable and steps >= LONG, record=True) if fits else Plain(method)
     if accelerate == "none":
         return Plain(method)
     if why is not None:
         warnings.warn(f"accelerate={accelerate!r}: {why}; the step runs plainly", BvfimWarning, stacklevel=3)
         return Plain(method)
-    return Accelerated(method, compile=inner and accelerate == "compile", record=cuda)
+    return Accelerated(method, compile=compilable and accelerate == "compile", record=cuda)
 
 
-def _unfit(method: Any, cuda: bool, accelerate: str) -> str | None:
+def _unfit(method: Any, cuda: bool, accelerate: str, compilable: bool) -> str | None:
     if not getattr(method, "capturable", False):
         return f"{type(method).__name__} is not known to be the same at every step"
-    if not cuda and (accelerate == "cudagraph" or not isinstance(method, INNER)):
+    if not cuda and (accelerate == "cudagraph" or not compilable):
         return "x is not on a CUDA device"
     return None

@@ -1,4 +1,4 @@
-"""Streams of batches whose position can be saved: one draw for each upper step."""
+"""Streams of batches whose position can be saved: a draw for each upper step, of f also one for each inner step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bvfim.problem import Draw
+from bvfim.problem import Draw, Several
 from bvfim.status import ProblemError
 
 
@@ -16,12 +16,17 @@ from bvfim.status import ProblemError
 class Batches:
     """Separate streams for the two objectives: each gets its own draw, as its third argument.
 
+    With ``every="inner"`` the stream of f is drawn from anew for each inner step of the method. What a step then
+    compares, the values f(x, z) and f(x, y) of the barrier, the y steps inside of it and the products of CG and Neumann
+    with second derivatives, shares one more draw of f: a slack between two draws would measure their noise.
+
     A stream is a sequence of batches, a ``DataLoader`` (or anything that can be iterated again and again),
     or an endless iterator with ``state_dict`` and ``load_state_dict``. At its end a stream starts over.
 
     Args:
         upper: the stream for F.
         lower: the stream for f.
+        every: ``"upper"`` draws once for each upper step, ``"inner"`` also for each inner step.
 
     Example:
         >>> import torch, bvfim
@@ -37,6 +42,11 @@ class Batches:
 
     upper: Any
     lower: Any
+    every: str = "upper"
+
+    def __post_init__(self) -> None:
+        if self.every not in ("upper", "inner"):
+            raise ProblemError(f"Batches: every must be upper or inner, not {self.every!r}")
 
 
 class Stream:
@@ -127,15 +137,24 @@ class Stream:
 
 
 class Draws:
-    """What the loop draws from: nothing, one stream, or a pair."""
+    """What the loop draws from: nothing, one stream, or a pair.
 
-    def __init__(self, batches: Any) -> None:
+    Args:
+        batches: what :func:`bvfim.solve` was given.
+        inner_steps: of the method; how many draws of f an upper step takes where each inner step has its own.
+    """
+
+    def __init__(self, batches: Any, inner_steps: int = 1) -> None:
         self._pair = isinstance(batches, Batches)
         sources = [batches.upper, batches.lower] if isinstance(batches, Batches) else [batches]
         self._streams = [] if batches is None else [Stream(source) for source in sources]
+        self._several = inner_steps + 1 if isinstance(batches, Batches) and batches.every == "inner" else 0
 
     def draw(self) -> Any:
         """The next batch, the next pair of batches, or ``None``."""
+        if self._several:
+            upper, lower = self._streams
+            return Draw(upper.draw(), Several(tuple(lower.draw() for _ in range(self._several))))
         drawn = [stream.draw() for stream in self._streams]
         if self._pair:
             return Draw(*drawn)

@@ -13,31 +13,32 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.dynamics import Dynamics, GradientDescent
+from bvfim.problem import At
 from bvfim.tree import Tree
 
 Inner = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
 
-def descend(
-    gradient: Callable[[Tree], Tree],
-    y: Tree,
-    steps: int,
-    dynamics: Dynamics,
-    project: Callable[[Tree], Tree],
-    inner: Inner = lambda step: step,
-) -> Tree:
-    """``steps`` times y <- project(Phi(y, gradient(y))).
+def descend(at: At, gradient: Callable[[At, Tree], Tree], y: Tree, steps: int, dynamics: Dynamics) -> Tree:
+    """``steps`` times y <- project(Phi(y, gradient(at, y))), where ``at`` is the problem as the step sees it.
 
-    A step of gradient descent has no memory and is the same every time: it is taken as ``inner`` gives it back.
+    A step of gradient descent has no memory and, on one draw, is the same every time: it is taken as ``at.inner`` gives
+    it back.
     """
+    project = at.problem.project_y
     if isinstance(dynamics, GradientDescent):
-        step = inner(lambda y: project(tree.axpy(-dynamics.lr, gradient(y), y)))
-        for _ in range(steps):
-            y = step(y)
+
+        def moved(at: At, y: Tree) -> Tree:
+            return project(tree.axpy(-dynamics.lr, gradient(at, y), y))
+
+        step = at.inner(lambda y: moved(at, y))
+        for t in range(steps):
+            own = at.turn(t)
+            y = step(y) if own is at else moved(own, y)
         return y
     memory = dynamics.init(y)
     for t in range(steps):
-        y, memory = dynamics.step(y, gradient(y), memory, t)
+        y, memory = dynamics.step(y, gradient(at.turn(t), y), memory, t)
         y = project(y)
     return y
 

@@ -8,6 +8,7 @@ r"""A bilevel problem, and the problem at one x.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -60,6 +61,18 @@ class Draw(NamedTuple):
 
     upper: Any
     lower: Any
+
+
+class Several(NamedTuple):
+    """Draws of f for one upper step: one for each inner step, and a last one that its values are taken with.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.Draw(upper="validation rows", lower=bvfim.problem.Several(("rows 0", "rows 1"))).lower.draws[-1]
+        'rows 1'
+    """
+
+    draws: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,9 @@ class At:
         self.problem = problem
         self.count = problem.evaluations
         self._x = tree.detach(x)
-        self._batch = batch
+        several = isinstance(batch, Draw) and isinstance(batch.lower, Several)
+        self._turns: tuple[Any, ...] = batch.lower.draws[:-1] if several else ()
+        self._batch = Draw(batch.upper, batch.lower.draws[-1]) if several else batch
         self._context: list[Any] = []
         self._attached: tuple[Tree, list[Tensor]] | None = None
         if problem.context is not None:
@@ -158,6 +173,14 @@ class At:
             self._context = [t.detach() if isinstance(t, Tensor) else t for t in tree.leaves(value)]
             self._attached = source, [t for t in tree.leaves(value) if _is_float(t)]
         self.u: list[Tensor] = tree.leaves(self._x) + [t for t in self._context if _is_float(t)]
+
+    def turn(self, t: int) -> At:
+        """The problem as inner step t sees it: with a draw of f of its own where there are several, else as it is."""
+        if not self._turns:
+            return self
+        own = copy.copy(self)
+        own._batch = Draw(self._batch.upper, self._turns[t % len(self._turns)])
+        return own
 
     # -- values as pure functions of (u, y), for methods that build graphs; not counted --
 
@@ -263,7 +286,7 @@ class At:
         return step
 
     def pull(self, gradient: list[Tensor]) -> Tree:
-        """The gradient in x, from a gradient in u."""
+        """The gradient in x, from a gradient in u. With a context, once: the way through it is freed."""
         count = len(tree.leaves(self._x))
         in_x = tree.unflatten(self._x, gradient[:count])
         if self._attached is None:
@@ -272,7 +295,7 @@ class At:
         pairs = [(c, g) for c, g in zip(outputs, gradient[count:], strict=True) if c.requires_grad]
         if not pairs:
             return in_x
-        through = tree.grad([c for c, _ in pairs], source, [g for _, g in pairs], retain_graph=True)
+        through = tree.grad([c for c, _ in pairs], source, [g for _, g in pairs])
         return tree.add(in_x, through)
 
     # -- graphs of the lower gradient, for second derivatives --

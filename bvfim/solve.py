@@ -111,17 +111,17 @@ def solve(
             ``bvfim.BVFIM()`` with batches, an optimizer, a scheduler or a tol.
         optimizer: takes the list of x's tensors and gives a torch optimiser; the default is Adam with 0.01.
         steps: how many updates of x.
-        batches: a stream of batches or :class:`bvfim.Batches`; one draw per step.
+        batches: a stream of batches or :class:`bvfim.Batches`; one draw per step, or one per inner step.
         callbacks: functions of the :class:`bvfim.Run`, called after each step; one that returns True stops.
         scheduler: takes the optimiser and gives a torch learning-rate scheduler, stepped once per step.
         tol: stop at an x whose projected gradient :math:`|x - P_X(x - g)|` is at most this.
         time_limit: stop after this many seconds; a resumed run has them anew.
         resume: a checkpoint to go on from, bit for bit; ``steps`` counts from the start of the first part.
         accelerate: how the step of a method that estimates a hypergradient is taken. ``"cudagraph"`` records it once
-            and replays it, bit for bit the same; ``"compile"`` also compiles the inner steps of BVFIM, CG and Neumann
-            (those of plain gradient descent), the same up to rounding; ``"none"`` does neither. ``"auto"`` records on a
-            CUDA device where launches are what takes the time, and compiles from 5000 steps on. What can't
-            be recorded runs plainly, and says so.
+            and replays it, bit for bit the same; ``"compile"`` also compiles the problem's context and the inner steps
+            of BVFIM, CG and Neumann (those of plain gradient descent), the same up to rounding; ``"none"`` does
+            neither. ``"auto"`` records on a CUDA device where launches are what takes the time, and compiles from 5000
+            steps on. What can't be compiled or recorded is left as it is, and that is said.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run with what it has. A value that is not finite ends it with the
@@ -144,7 +144,7 @@ def solve(
     check_steps(steps)
     if tol is not None and not tol >= 0:
         raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
-    draws, problem = Draws(batches), problem.counted_anew()
+    draws, problem = Draws(batches, getattr(method, "inner_steps", 1)), problem.counted_anew()
     first = draws.draw()
     x, y = _copies(x, y)
     validate(problem, x, y, first)
@@ -152,7 +152,7 @@ def solve(
     y = projected(problem.project_y, y, "y")
     mover, rates = _movers(method, optimizer, scheduler, batches, tol, x)
     run = Run(problem, method, x, method.init(problem, x, y), mover, rates, draws, steps)
-    run.estimate = stepper(accelerate, method, x, y, steps)
+    run.estimate = stepper(accelerate, problem, method, x, y, steps)
     pending = [first]
     if resume is not None:
         run.load(resume)

@@ -22,8 +22,8 @@ from bvfim.dynamics import Dynamics
 from bvfim.problem import At
 from bvfim.tree import Tree
 
-Direction = Callable[[list[Tensor], Tree, bool], Tree]
-"""(u, y, create_graph) -> the direction d that the dynamics moves against."""
+Direction = Callable[[At, list[Tensor], Tree, bool], Tree]
+"""(the problem as the step sees it, u, y, create_graph) -> the direction d that the dynamics moves against."""
 
 
 class Trajectory(NamedTuple):
@@ -52,7 +52,7 @@ def reverse(
 
     def step(u: list[Tensor], carry: Tree, t: int, create_graph: bool) -> Tree:
         y, memory = carry
-        y, memory = dynamics.step(y, direction(u, y, create_graph), memory, t)
+        y, memory = dynamics.step(y, direction(at.turn(t), u, y, create_graph), memory, t)
         return at.problem.project_y(y), memory
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bvfim import sets, tree
-from bvfim.problem import At, Problem, accepts
+from bvfim.problem import At, Draw, Problem, Several, accepts
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
@@ -24,6 +24,10 @@ def validate(problem: Problem, x: Tree, y: Tree, batch: Any = None) -> None:
         for name in ("upper", "lower"):
             if not accepts(getattr(problem, name), 2):
                 raise ProblemError(f"{name} takes (x, y, data), but there is no data: give batches= or a context")
+    if problem.context is not None and isinstance(batch, Draw) and isinstance(batch.lower, Several):
+        raise ProblemError(
+            "a context is computed once for each upper step: with one, batches can't be drawn every inner"
+        )
     at = problem.at(x, batch)
     _check_objective(at, "upper", y)
     _check_objective(at, "lower", y)

@@ -57,8 +57,8 @@ def test_the_numbers_of_a_step_are_those_of_its_stage():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_on_a_cpu_auto_and_none_are_the_plain_step(name):
-    assert isinstance(stepper("auto", METHODS[name], START, START, 500), Plain)
-    assert isinstance(stepper("none", METHODS[name], START, START, 500), Plain)
+    assert isinstance(stepper("auto", TOY, METHODS[name], START, START, 500), Plain)
+    assert isinstance(stepper("none", TOY, METHODS[name], START, START, 500), Plain)
 
 
 def test_what_can_not_be_is_said_in_a_line():
@@ -109,3 +109,35 @@ def test_a_compiled_run_agrees_to_rounding(name):
     plain = bvfim.solve(problem, x, y, method, steps=20)
     assert torch.allclose(tree.flatten(found.x), tree.flatten(plain.x), rtol=0, atol=1e-8)
     assert torch.allclose(tree.flatten(found.y), tree.flatten(plain.y), rtol=0, atol=1e-8)
+
+
+def shared():
+    """A problem whose context is a feature that both objectives use."""
+    return bvfim.Problem(
+        lambda x, y, c: ((c * y).sum() - 1) ** 2,
+        lambda x, y, c: ((y - c) ** 2).sum(),
+        context=lambda x, _: torch.tanh(x),
+    )
+
+
+@pytest.mark.parametrize("method", [bvfim.RHG(steps=5, lr=0.1), bvfim.BVFIM(5, 5)], ids=["RHG", "BVFIM"])
+def test_a_context_is_compiled_for_any_method(method, monkeypatch):
+    """All but the compiler itself, which takes long."""
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda step, **_: asked.append(step) or step)
+    problem, start = shared(), torch.linspace(0.1, 0.9, 3, dtype=torch.float64)
+    found = bvfim.solve(problem, start, start, method, steps=6, accelerate="compile")
+    assert problem.context in asked
+    assert torch.allclose(found.x, bvfim.solve(problem, start, start, method, steps=6).x, rtol=0, atol=1e-12)
+
+
+def test_recording_is_tried_before_the_plain_step():
+    step = stepper("compile", TOY, bvfim.BVFIM(5, 5), START, START, 500)
+    step.record = True
+    with pytest.warns(bvfim.BvfimWarning, match="could not be compiled and is recorded as it is: so"):
+        step._give_up(RuntimeError("so"))
+    assert step.plain is None
+    assert not step.compile
+    with pytest.warns(bvfim.BvfimWarning, match="could not be recorded as a CUDA graph and runs plainly: so"):
+        step._give_up(RuntimeError("so"))
+    assert isinstance(step.plain, Plain)

@@ -1,10 +1,13 @@
+import dataclasses
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorDataset
 
+import bvfim
 from bvfim.batches import Batches, Draws
 from bvfim.checkpoint import random_state, restore_random_state
-from bvfim.problem import Draw
+from bvfim.problem import Draw, Several
 from bvfim.status import ProblemError
 
 data = TensorDataset(torch.arange(10))
@@ -192,3 +195,122 @@ def test_a_state_beyond_the_end_of_a_shrunken_source_is_refused():
     shorter = Draws(DataLoader(data, batch_size=5))
     with pytest.raises(ProblemError, match="batches"):
         shorter.load_state_dict(draws.state_dict())
+
+
+# -- a draw for each inner step --
+
+
+def test_every_inner_step_has_a_draw_and_the_values_one_more():
+    draws = Draws(Batches(upper=["a", "b"], lower=list(range(10)), every="inner"), inner_steps=3)
+    assert [draws.draw() for _ in range(3)] == [
+        Draw("a", Several((0, 1, 2, 3))),
+        Draw("b", Several((4, 5, 6, 7))),
+        Draw("a", Several((8, 9, 0, 1))),
+    ]
+
+
+def test_every_is_upper_or_inner():
+    with pytest.raises(ProblemError, match="every must be upper or inner, not 'step'"):
+        Batches([1], [2], every="step")
+
+
+def shifted(noise):
+    """F = (y - 2)^2 / 2 + x^2 / 2 and f = (y - x - noise)^2 / 2 for the noise that was drawn."""
+    return bvfim.Problem(
+        lambda x, y, target: ((y - target) ** 2 + x**2).sum() / 2,
+        lambda x, y, noise: ((y - x - noise) ** 2).sum() / 2,
+    ), Draw(torch.tensor(2.0, dtype=torch.float64), Several(tuple(torch.tensor(noise, dtype=torch.float64))))
+
+
+@pytest.mark.parametrize("kind", [bvfim.RHG, bvfim.FHG, bvfim.TRHG, bvfim.BDA])
+def test_explicit_methods_differentiate_through_the_draw_of_each_step(kind):
+    """y_{t+1} = y_t - s (y_t - x - noise_t), of BDA with alpha = 0; the derivative in x does not see the noise."""
+    noise, s, T, x = [0.3, -0.7, 0.2, 100.0], 0.4, 3, torch.tensor([0.9], dtype=torch.float64)
+    problem, data = shifted(noise)
+    method = kind(
+        steps=T, lr=s, **({"alpha": 0.0} if kind is bvfim.BDA else {}), **({"keep": T} if kind is bvfim.TRHG else {})
+    )
+    gradient, state, _ = method.estimate(problem, x, method.init(problem, x, 0 * x), 0, data)
+    y = 0.0
+    for t in range(T):
+        y -= s * (y - 0.9 - noise[t])
+    torch.testing.assert_close(state.y, torch.tensor([y], dtype=torch.float64))
+    torch.testing.assert_close(gradient, x + (y - 2) * (1 - (1 - s) ** T))
+
+
+def test_z_of_the_barrier_follows_the_draws_and_the_slack_is_measured_on_one():
+    noise, s, x = [0.3, -0.7, 0.2], 0.4, torch.tensor([0.9], dtype=torch.float64)
+    problem, data = shifted([*noise, 0.1])
+    method = bvfim.BVFIM(z_steps=3, y_steps=2, z_lr=s, y_lr=1e-9, mu1=0.0, mu2=0.5, start="z")
+    _, state, info = method.estimate(problem, x, method.init(problem, x, 0 * x), 0, data)
+    z = 0.0
+    for t in range(3):
+        z -= s * (z - 0.9 - noise[t])
+    torch.testing.assert_close(state.z, torch.tensor([z], dtype=torch.float64))
+    torch.testing.assert_close(info["slack"], torch.tensor(0.5, dtype=torch.float64))  # y = z, so f(x, z) - f(x, y) = 0
+    torch.testing.assert_close(info["lower"], torch.tensor((z - 0.9 - 0.1) ** 2 / 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("method", [bvfim.CG(steps=3, lr=0.5), bvfim.Neumann(steps=3, lr=0.5)])
+def test_implicit_methods_descend_along_the_draws(method):
+    problem, data = shifted([0.3, -0.7, 0.2, 100.0])
+    x = torch.tensor([0.9], dtype=torch.float64)
+    _, state, _ = method.estimate(problem, x, method.init(problem, x, 0 * x), 0, data)
+    y = 0.0
+    for noise in (0.3, -0.7, 0.2):
+        y -= 0.5 * (y - 0.9 - noise)
+    torch.testing.assert_close(state.y, torch.tensor([y], dtype=torch.float64))
+
+
+BARRIER = bvfim.BVFIM(z_steps=10, y_steps=20, z_lr=0.3, y_lr=0.1, mu1=0.0, theta=0.0, mu2=0.01, tau=0.01, start="z")
+
+
+def sampled(method, every, spread):
+    """Noise of mean zero: y*(x) = x, so that the optimum of (y - 2)^2 + x^2 is x = 1."""
+    noise = torch.randn(500, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    lower = spread * (noise - noise.mean())
+    batches = Batches(upper=[torch.tensor(2.0, dtype=torch.float64)], lower=lower, every=every)
+    start = torch.zeros(1, dtype=torch.float64)
+    found = bvfim.solve(shifted([0.0])[0], start, start, method, steps=600, batches=batches)
+    assert found.status is bvfim.Status.MAX_STEPS
+    return found.x.item()
+
+
+@pytest.mark.parametrize(("every", "spread"), [("upper", 0.3), ("inner", 0.03)])
+@pytest.mark.parametrize("method", [bvfim.RHG(steps=10, lr=0.3, start="restart"), BARRIER], ids=["RHG", "BVFIM"])
+def test_a_noisy_problem_with_a_known_answer(method, every, spread):
+    assert abs(sampled(method, every, spread) - 1.0) < 0.1
+
+
+def test_noise_of_z_beyond_mu2_loosens_the_barrier():
+    """As the page on batches says: z of many draws is no minimum of the one that the slack is measured on."""
+    assert sampled(BARRIER, "inner", 0.3) < 0.85
+
+
+def test_a_slack_between_two_draws_would_be_lost_and_on_one_is_not():
+    """With draws far apart the barrier still holds: z and y are compared on the same draw."""
+    lower = [torch.tensor(v, dtype=torch.float64) for v in (-50.0, 50.0, 7.0)]
+    batches = Batches(upper=[torch.tensor(2.0, dtype=torch.float64)], lower=lower, every="inner")
+    start = torch.zeros(1, dtype=torch.float64)
+    found = bvfim.solve(shifted([0.0])[0], start, start, bvfim.BVFIM(z_steps=5, y_steps=5), steps=60, batches=batches)
+    assert found.status is bvfim.Status.MAX_STEPS
+    assert (found.history["slack"] > 0).all()
+
+
+def test_draws_of_the_inner_steps_are_resumed(tmp_path):
+    def run(steps, **options):
+        lower = torch.randn(13, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        batches = Batches(upper=[torch.tensor(2.0, dtype=torch.float64)], lower=lower, every="inner")
+        start = torch.zeros(1, dtype=torch.float64)
+        return bvfim.solve(shifted([0.0])[0], start, start, bvfim.RHG(steps=4), steps=steps, batches=batches, **options)
+
+    path = tmp_path / "run.safetensors"
+    run(7, callbacks=[bvfim.callbacks.Checkpoint(path)])
+    assert torch.equal(run(20, resume=path).x, run(20).x)
+
+
+def test_a_context_is_drawn_for_once_for_each_upper_step():
+    problem = dataclasses.replace(shifted([0.0])[0], context=lambda x, draw: draw)
+    start = torch.zeros(1, dtype=torch.float64)
+    with pytest.raises(ProblemError, match="a context is computed once for each upper step"):
+        bvfim.solve(problem, start, start, bvfim.RHG(), batches=Batches([start[0]], [start], every="inner"))

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bvfim
 from bvfim import tree
 from bvfim.descent import Probe, descend, descend_inside
 from bvfim.dynamics import GradientDescent
@@ -21,12 +22,14 @@ def same(y):
     return y
 
 
-def test_descend_is_the_loop_written_out():
-    def gradient(y):
-        return {"a": torch.cos(y["a"]) + y["b"], "b": 2 * y["b"] - 1}
+def somewhere(y_set=None):
+    """A problem at a point, for its set alone."""
+    return bvfim.Problem(lambda x, y: y, lambda x, y: y, y_set=y_set).at(scalar(0.0))
 
-    def project(y):
-        return tree.map(lambda t: t.clamp(-0.6, 0.6), y)
+
+def test_descend_is_the_loop_written_out():
+    def gradient(at, y):
+        return {"a": torch.cos(y["a"]) + y["b"], "b": 2 * y["b"] - 1}
 
     start = {"a": torch.tensor([0.5, -0.3], dtype=torch.float64), "b": scalar(0.2)}
     a, b = start["a"].tolist(), start["b"].item()
@@ -34,14 +37,14 @@ def test_descend_is_the_loop_written_out():
         slope = [math.cos(v) + b for v in a], 2 * b - 1
         a = [min(max(v - 0.3 * s, -0.6), 0.6) for v, s in zip(a, slope[0], strict=True)]
         b = min(max(b - 0.3 * slope[1], -0.6), 0.6)
-    found = descend(gradient, start, 7, GradientDescent(0.3), project)
+    found = descend(somewhere(bvfim.Box(-0.6, 0.6)), gradient, start, 7, GradientDescent(0.3))
     torch.testing.assert_close(tree.flatten(found), torch.tensor([*a, b], dtype=torch.float64), rtol=1e-14, atol=1e-15)
     assert start["b"] == 0.2
 
 
 def test_descend_with_no_step_returns_the_start():
     y = scalar(1.0)
-    assert descend(lambda y: y, y, 0, GradientDescent(0.1), same) is y
+    assert descend(somewhere(), lambda at, y: y, y, 0, GradientDescent(0.1)) is y
 
 
 class Region:
@@ -157,7 +160,7 @@ def test_the_price_is_one_probe_for_each_step_and_one_check(steps, lr):
 def test_inside_a_wide_region_it_is_plain_descent():
     region = Region(lambda y: (y - 1) ** 2, lambda y: y**2, 1e6)
     found, inside, dropped = region.run(scalar(5.0), 12, 0.2)
-    expected = descend(lambda y: 2 * (y - 1), scalar(5.0), 12, GradientDescent(0.2), same)
+    expected = descend(somewhere(), lambda at, y: 2 * (y - 1), scalar(5.0), 12, GradientDescent(0.2))
     torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
     assert inside
     assert dropped == 0

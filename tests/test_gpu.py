@@ -218,7 +218,19 @@ def test_an_objective_that_waits_for_the_host_runs_plainly_with_a_line():
 
 
 def test_auto_records():
-    _, x, y = cleaned()
-    assert stepper("auto", bvfim.BVFIM(), x, y, 500).record
-    assert not stepper("auto", bvfim.BVFIM(), x, y, 500).compile
-    assert isinstance(stepper("auto", bvfim.BVFIM(), x, y, 3), Plain)
+    problem, x, y = cleaned()
+    assert stepper("auto", problem, bvfim.BVFIM(), x, y, 500).record
+    assert not stepper("auto", problem, bvfim.BVFIM(), x, y, 500).compile
+    assert isinstance(stepper("auto", problem, bvfim.BVFIM(), x, y, 3), Plain)
+
+
+def test_a_step_that_does_not_compile_is_still_recorded(monkeypatch):
+    def broken(step, **options):
+        raise RuntimeError("no compiler")
+
+    problem, x, y = cleaned()
+    monkeypatch.setattr(torch, "compile", broken)
+    with pytest.warns(bvfim.BvfimWarning, match="could not be compiled and is recorded as it is: no compiler"):
+        found = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="compile")
+    plain = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="none")
+    assert torch.equal(tree.flatten(found.x), tree.flatten(plain.x))

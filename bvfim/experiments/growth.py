@@ -130,7 +130,7 @@ def _step(label: str, n: int, samples: int, T: int, config: Config) -> dict[str,
     problem, x, y = task(n, samples, config)
     method = methods(T, config.J)[label]
     state = method.init(problem, x, y)
-    take = partial(stepper("auto", method, x, y, 10), problem, x, state, 0, None)
+    take = partial(stepper("auto", problem, method, x, y, 10), problem, x, state, 0, None)
     problem.lower(x, y)  # with the first product libraries take their workspace
     with PeakMemory(config.device) as memory:
         take()  # as it is; an accelerated step is recorded at the second call

@@ -74,6 +74,11 @@ class Estimator(ABC):
     def estimate(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """An estimate of d phi / d x at upper step k, the next state, and what to report."""
 
+    @property
+    def inner_steps(self) -> int:
+        """How many inner steps an upper step takes at most, for those who draw a batch for each."""
+        return 1
+
     def numbers(self, k: int) -> dict[str, float]:
         """The schedules among the fields, at their values of upper step k."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(cast(Any, self))}
@@ -119,6 +124,11 @@ class LowerSolver(Estimator):
         require_start(self, self.start, ("warm", "restart"))
         require_dynamics(self, self.dynamics)
 
+    @property
+    def inner_steps(self) -> int:
+        """T."""
+        return self.steps
+
     def init(self, problem: Problem, x: Tree, y: Tree) -> LowerState:
         """Both entries are y."""
         return LowerState(y, y)
@@ -133,8 +143,7 @@ class LowerSolver(Estimator):
 
     def solve_lower(self, at: At, state: LowerState, k: int) -> Tree:
         """y_T, without derivatives."""
-        y, dynamics = self.start_of(state), self.dynamics_at(k)
-        return descend(lambda y: at.lower_grad(y)[1], y, self.steps, dynamics, at.problem.project_y, at.inner)
+        return descend(at, lambda at, y: at.lower_grad(y)[1], self.start_of(state), self.steps, self.dynamics_at(k))
 
 
 def require_dynamics(owner: object, dynamics: Any) -> None:

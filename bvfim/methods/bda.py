@@ -11,7 +11,7 @@ from bvfim import tree
 from bvfim.dynamics import Dynamics
 from bvfim.methods.base import Info, LowerState
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import Problem
+from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, geometric, require, value
 from bvfim.status import MethodError
 from bvfim.tree import Tree
@@ -60,7 +60,7 @@ class BDA(Explicit):
         at = problem.at(x, data)
         alpha = self._alpha(k)
 
-        def direction(u: list[Tensor], y: Tree, create_graph: bool) -> Tree:
+        def direction(at: At, u: list[Tensor], y: Tree, create_graph: bool) -> Tree:
             f_y = tree.scale(1 - alpha, at.lower_grad_at(u, y, create_graph))
             if isinstance(alpha, float) and alpha == 0:
                 return f_y

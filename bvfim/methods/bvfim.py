@@ -177,6 +177,11 @@ class BVFIM(Estimator):
             "fall faster than 1/|ln mu2|: for example, give tau and mu2 the same geometric schedule"
         ]
 
+    @property
+    def inner_steps(self) -> int:
+        """The larger of Tz and Ty."""
+        return max(self.z_steps, self.y_steps)
+
     def numbers(self, k: int) -> dict[str, float]:
         """The schedules at upper step k; the regularisers' at its stage."""
         steps = {"z_lr": k, "y_lr": k}
@@ -195,7 +200,7 @@ class BVFIM(Estimator):
         z_lr, y_lr = value(self.z_lr, k, "z_lr"), value(self.y_lr, k, "y_lr")
 
         z = state.z if self.start == "warm" else state.start
-        z = self._descend(at, lambda z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
+        z = self._descend(at, lambda at, z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
         f_z, margin = at.lower(z), mu1 / 2 * tree.dot(z, z)
         y = {"warm": state.y, "restart": state.start, "z": z}[self.start]
 
@@ -246,15 +251,14 @@ class BVFIM(Estimator):
     def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> Tree:
         """Ty plain steps on F + theta/2 |y|^2 + weight f, the published recipe's y problem."""
 
-        def gradient(y: Tree) -> Tree:
+        def gradient(at: At, y: Tree) -> Tree:
             _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
             return tree.axpy(theta, y, direction)
 
         return self._descend(at, gradient, y, self.y_steps, lr)
 
-    def _descend(self, at: At, gradient: Callable[[Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
-        dynamics = GradientDescent(lr) if self.dynamics is None else self.dynamics
-        return descend(gradient, y, steps, dynamics, at.problem.project_y, at.inner)
+    def _descend(self, at: At, gradient: Callable[[At, Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
+        return descend(at, gradient, y, steps, GradientDescent(lr) if self.dynamics is None else self.dynamics)
 
     def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
         """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""

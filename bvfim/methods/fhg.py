@@ -57,7 +57,7 @@ class FHG(LowerSolver):
 
         def phi(u: list[Tensor], carry: Tree, t: int) -> Tree:
             y, memory = carry
-            y, memory = dynamics.step(y, torch.func.grad(at.f, argnums=1)(u, y), memory, t)
+            y, memory = dynamics.step(y, torch.func.grad(at.turn(t).f, argnums=1)(u, y), memory, t)
             return problem.project_y(y), memory
 
         try:

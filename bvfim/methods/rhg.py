@@ -8,7 +8,7 @@ from typing import Any
 from bvfim.dynamics import Dynamics
 from bvfim.methods.base import Info, LowerState
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import Problem
+from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule
 from bvfim.tree import Tree
 
@@ -48,4 +48,4 @@ class RHG(Explicit):
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """d F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
-        return self.differentiate(at, state, k, at.lower_grad_at, keep=self.steps)
+        return self.differentiate(at, state, k, At.lower_grad_at, keep=self.steps)

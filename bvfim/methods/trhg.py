@@ -8,7 +8,7 @@ from typing import Any
 from bvfim.dynamics import Dynamics
 from bvfim.methods.base import Info, LowerState, Reference
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import Problem
+from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, require_count
 from bvfim.status import MethodError
 from bvfim.tree import Tree
@@ -56,7 +56,7 @@ class TRHG(Explicit):
     def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
         """The truncated derivative of F(x, y_T(x))."""
         at = problem.at(x, data)
-        return self.differentiate(at, state, k, at.lower_grad_at, keep=self.keep)
+        return self.differentiate(at, state, k, At.lower_grad_at, keep=self.keep)
 
     def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
         """The same without truncation; and its last K steps alone, where the dynamics has no memory of the others."""
