@@ -7,58 +7,102 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from bvfim.run import Run
-from bvfim.schedules import require_count
+from bvfim.schedules import require, require_count
+from bvfim.status import BvfimError, MethodError
 
 
 @dataclass
 class ProgressBar:
-    """A bar with the rate, the time left, F and f, on the terminal's error stream.
+    """A bar with the rate, the time left, F and f; in a file or a pipe, a line now and then.
+
+    The rate and the time left are those of this part of the run: steps before a resume do not count.
 
     Args:
         title: what stands before the bar.
+        pause: without a terminal, the seconds between two lines.
+        console: where to draw; the terminal's error stream by default.
 
     Example:
-        >>> import torch, bvfim
+        >>> import sys, torch, bvfim
+        >>> from rich.console import Console
         >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
         >>> start = torch.zeros(1)
-        >>> bar = bvfim.callbacks.ProgressBar()
+        >>> bar = bvfim.callbacks.ProgressBar(console=Console(file=sys.stdout))
         >>> solution = bvfim.solve(problem, start, start, bvfim.RHG(), steps=3, callbacks=[bar])
+        ... # doctest: +ELLIPSIS
+        solve  3/3  ... steps/s  0:00:00 left  F 0.9... f ...
     """
 
     title: str = "solve"
+    pause: float = 30.0
+    console: Console = field(default_factory=lambda: Console(stderr=True), repr=False)
     _bar: Progress | None = field(default=None, init=False, repr=False)
     _task: TaskID = field(default=TaskID(0), init=False, repr=False)
+    _last: float = field(default=-math.inf, init=False, repr=False)
+    _k: int = field(default=-1, init=False, repr=False)
 
     def __call__(self, run: Run) -> None:
         """Advance the bar."""
+        if not (self.console.is_interactive or self.console.is_jupyter):
+            if time.monotonic() - max(self._last, run.started) >= self.pause:
+                self._say(run)
+            return
         if self._bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True))
-            self._task = self._bar.add_task(self.title, total=run.steps)
+            texts = (TextColumn("{task.description}"), TextColumn("{task.fields[pace]}"))
+            self._bar = Progress(texts[0], BarColumn(None), MofNCompleteColumn(), texts[1], console=self.console)
+            self._task = self._bar.add_task(self.title, total=run.steps, completed=run.k, pace="")
             self._bar.start()
-        description = f"{self.title}  F {run.row['upper']:.4g}  f {run.row['lower']:.4g}"
-        self._bar.update(self._task, completed=run.k, description=description)
+        description = f"{self.title}  {_values(run)}"
+        self._bar.update(self._task, completed=run.k, description=description, pace=_pace(run))
 
     def finish(self, run: Run) -> None:
-        """Take the bar away."""
+        """Leave the bar where it stands, or say the last step."""
+        said = self._last >= run.started and self._k == run.k
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        elif run.rows and not said:
+            self._say(run)
+
+    def _say(self, run: Run) -> None:
+        self._last, self._k = time.monotonic(), run.k
+        line = f"{self.title}  {run.k}/{run.steps}  {_pace(run)}  {_values(run)}"
+        self.console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _pace(run: Run) -> str:
+    """Steps a second in this part of the run, and what the steps that are left take at that rate."""
+    rate = (run.k - run.k_before) / max(run.seconds - run.seconds_before, 1e-9)
+    if rate == 0:
+        return "0 steps/s"
+    left = timedelta(seconds=round((run.steps - run.k) / rate))
+    return f"{rate:.2g} steps/s  {left} left" if rate < 10 else f"{rate:.0f} steps/s  {left} left"
+
+
+def _values(run: Run) -> str:
+    return f"F {run.row['upper']:.4g}  f {run.row['lower']:.4g}"
 
 
 @dataclass
 class Checkpoint:
     """Save the run every so many steps or minutes, and at its end; ``solve(resume=path)`` goes on from it.
 
+    A run that is killed loses the steps since its last save. A save that fails ends the run with a
+    :class:`bvfim.CheckpointError`, and the checkpoint before it stays.
+
     Args:
-        path: the file to write; replaced atomically.
-        every: how many steps between two saves.
-        minutes: save also when this much time has passed since the last save.
+        path: the file to write; replaced atomically. One run writes to it at a time.
+        every: how many steps between two saves; None to go by the minutes alone.
+        minutes: save also when this much time has passed since the last save, or since the run began or was resumed.
+        keep: how many files there are to be: ``path``, and the ones before it as ``path.old-1`` and so on, which a
+            resumed run falls back to where ``path`` is damaged.
 
     Example:
         >>> import tempfile, torch, bvfim
@@ -73,23 +117,95 @@ class Checkpoint:
     """
 
     path: str | os.PathLike[str]
-    every: int = 100
+    every: int | None = 100
     minutes: float = math.inf
-    _last: float = field(default_factory=time.monotonic, init=False, repr=False)
+    keep: int = 2
+    _last: float = field(default=-math.inf, init=False, repr=False)
+    _k: int = field(default=-1, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_count(self, "every")
+        require_count(self, "keep")
+        if self.every is not None:
+            require_count(self, "every")
+        if self.minutes != math.inf:
+            require(self, "minutes", above=0, schedule=False)
+        elif self.every is None:
+            raise MethodError("Checkpoint: give every, minutes, or both")
 
     def __call__(self, run: Run) -> None:
         """Save where it is time."""
-        if run.k % self.every == 0 or time.monotonic() - self._last >= 60 * self.minutes:
-            run.save(self.path)
-            self._last = time.monotonic()
+        waited = time.monotonic() - max(self._last, run.started)
+        if (self.every is not None and run.k % self.every == 0) or waited >= 60 * self.minutes:
+            self._save(run)
 
     def finish(self, run: Run) -> None:
         """Save the end; a run that broke off inside a step keeps its last checkpoint."""
-        if run.complete:
-            run.save(self.path)
+        tried = self._last >= run.started and self._k == run.k
+        if run.complete and not tried:
+            self._save(run)
+
+    def _save(self, run: Run) -> None:
+        self._last, self._k = time.monotonic(), run.k  # also of a save that fails, which finish is not to try again
+        run.save(self.path, self.keep)
+        self._last = time.monotonic()
+
+
+@dataclass
+class TensorBoard:
+    """Write every n-th row of the history to a folder that ``tensorboard --logdir`` shows.
+
+    A resumed run goes on where its checkpoint was made: what an earlier part logged after that is hidden. A new run
+    hides an older one in the same folder. It needs TensorBoard: ``pip install 'bvfim[tensorboard]'``.
+
+    Args:
+        folder: where the event files go; each part of a run adds one.
+        every: n.
+
+    Example:
+        >>> import tempfile, torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> start = torch.zeros(1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     board = bvfim.callbacks.TensorBoard(folder)
+        ...     solution = bvfim.solve(problem, start, start, bvfim.RHG(lr=0.1), steps=20, callbacks=[board])
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 10
+    _writer: Any = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_count(self, "every")
+        try:
+            import torch.utils.tensorboard  # noqa: F401 (missed here, before the run, rather than at a step)
+        except ImportError as error:
+            raise BvfimError("TensorBoard is not installed: pip install 'bvfim[tensorboard]'") from error
+
+    def __call__(self, run: Run) -> None:
+        """Write where it is due."""
+        if run.k % self.every != 0:
+            return
+        try:
+            self._write(run)
+        except OSError as error:
+            self._writer = None  # finish is not to fail over it again
+            raise BvfimError(f"{self.folder}: the log could not be written ({error.strerror or error})") from error
+
+    def finish(self, run: Run) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write(self, run: Run) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if self._writer is None:
+            self._writer = SummaryWriter(self.folder, purge_step=run.k_before)
+        for name, number in run.row.items():
+            if name != "step":
+                self._writer.add_scalar(name, number, int(run.row["step"]))
+        self._writer.flush()  # so that the rows of a run that is killed are there
 
 
 @dataclass
@@ -131,7 +247,7 @@ class EarlyStop:
 
 @dataclass
 class Log:
-    """Hand every n-th row of the history to a function: ``print``, a logger, TensorBoard.
+    """Hand every n-th row of the history to a function: ``print``, a logger.
 
     Args:
         write: takes the row, a dict of floats.

@@ -1,15 +1,20 @@
 """Runs on disk: one safetensors file with the tensors and, in its header, the rest as JSON.
 
 Nothing in a checkpoint is executed when it is read. A file is written beside its final place and then
-moved there, so that a crash leaves the old one or the new one, never a torn one.
+moved there, so that a crash leaves the old one or the new one, never a torn one. The ones before it can be
+kept beside it, as ``run.safetensors.old-1``, ``old-2`` and so on: for when a disk damages the newest.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import itertools
 import json
 import os
+import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +23,23 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bvfim.status import CheckpointError
+from bvfim.status import BvfimWarning, CheckpointError
 
 FORMAT = "bvfim-checkpoint-1"
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64}
 _DTYPES |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 
 
-def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) -> None:
     """Save a nesting of dicts, lists, tuples, numbers, strings, ``None`` and tensors, atomically.
+
+    A process that is killed leaves a good file, whenever that happens. One process writes to a path at a time: what
+    an earlier one left half-written is removed.
+
+    Args:
+        path: the file to write or to replace.
+        content: what to save.
+        keep: how many files there are to be, this one and those before it.
 
     Example:
         >>> import tempfile, torch, bvfim
@@ -44,18 +57,44 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
         raise CheckpointError(f"{target}: the checkpoint could not be written ({error})") from error
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        for ending in ("tmp", "old"):
+            for stray in target.parent.glob(f".{glob.escape(target.name)}.????????.{ending}"):
+                stray.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        temporary = Path(name)
+        before = temporary.with_suffix(".old")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink()
-            raise
+            if keep > 1 and target.is_file():
+                _link(before, target)
+            # The new one comes first: the one before it may be damaged, and the only good one the oldest.
+            temporary.replace(target)
+            if before.exists():
+                _shift(before, target, keep)
+        finally:
+            temporary.unlink(missing_ok=True)
+            before.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(f"{target}: the checkpoint could not be written ({error.strerror or error})") from error
+
+
+def _link(new: Path, existing: Path) -> None:
+    """A second name for a file, or a copy where the file system has no such names."""
+    try:
+        new.hardlink_to(existing)
+    except OSError:
+        shutil.copyfile(existing, new)
+
+
+def _shift(before: Path, target: Path, keep: int) -> None:
+    """Make ``before`` the first of the older ones, and move each of these on by one."""
+    names = [before, *(target.with_name(f"{target.name}.old-{i}") for i in range(1, keep))]
+    for source, place in reversed(list(itertools.pairwise(names))):
+        if source.exists():
+            source.replace(place)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -69,9 +108,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         3
     """
     source = Path(path)
-    if not source.is_file():
-        raise CheckpointError(f"{source}: there is no such checkpoint")
     try:
+        if not source.is_file():
+            raise CheckpointError(f"{source}: there is no such checkpoint")
         with safe_open(str(source), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
@@ -87,6 +126,39 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (SafetensorError, OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{source}: the checkpoint is damaged or cut short ({error})") from error
     return content
+
+
+def newest(path: str | os.PathLike[str], stacklevel: int = 2) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint that can be read, of the one at ``path`` and those kept before it, and its content.
+
+    An older one is taken with a warning that says what is wrong with the newer.
+
+    Example:
+        >>> import tempfile, warnings, bvfim
+        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     for k in (1, 2):
+        ...         bvfim.checkpoint.write(f"{folder}/run.safetensors", {"k": k}, keep=2)
+        ...     with open(f"{folder}/run.safetensors", "w") as file:
+        ...         _ = file.write("damaged")
+        ...     found, content = bvfim.checkpoint.newest(f"{folder}/run.safetensors")
+        >>> found.name, content
+        ('run.safetensors.old-1', {'k': 1})
+    """
+    target, wrong = Path(path), []
+    start = f"{target.name}.old-"
+    ages = [p.name.removeprefix(start) for p in target.parent.glob(f"{glob.escape(start)}*")]
+    older = sorted(int(age) for age in ages if age.isdecimal())
+    for source in [target, *(target.with_name(f"{start}{i}") for i in older)]:
+        try:
+            content = read(source)
+        except CheckpointError as error:
+            wrong.append(str(error))
+            continue
+        if wrong:
+            warnings.warn(f"{'; '.join(wrong)}; {source} is taken instead", BvfimWarning, stacklevel=stacklevel)
+        return source, content
+    raise CheckpointError("; ".join(wrong))
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:

@@ -29,7 +29,7 @@ class Run:
         method: what runs.
         x: the upper variable after the last complete step.
         state: the method's state, likewise.
-        k: how many steps were taken; steps: how many are asked for.
+        k: how many steps were taken; steps: how many are asked for; k_before: how many were taken before a resume.
         rows: the history so far, a dict a step.
         complete: whether the last step was taken to its end, so that the run can be saved.
         estimate: what takes the estimates of a method that gives a hypergradient, plain or accelerated.
@@ -55,6 +55,7 @@ class Run:
     steps: int
     k: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
+    k_before: int = 0
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
     complete: bool = True
@@ -86,8 +87,8 @@ class Run:
         """The method's settings in words; functions have no words of their own that last."""
         return re.sub(r"<function .*?>", "<function>", repr(self.method))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint, atomically."""
+    def save(self, path: str | os.PathLike[str], keep: int = 1) -> None:
+        """Write a checkpoint, atomically; ``keep`` files in all, with those before it."""
         checkpoint.write(
             path,
             {
@@ -104,11 +105,12 @@ class Run:
                 "rows": _columns(self.rows),
                 "random": checkpoint.random_state(),
             },
+            keep,
         )
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint of the same problem and method."""
-        saved = checkpoint.read(path)
+        """Go on from a checkpoint of the same problem and method; from one kept before it where it is damaged."""
+        path, saved = checkpoint.newest(path, stacklevel=4)
         try:
             self._take_over(saved, path)
         except CheckpointError:
@@ -141,7 +143,8 @@ class Run:
         self.draws.load_state_dict(saved["draws"])
         for name, number in saved["evaluations"].items():
             setattr(self.problem.evaluations, name, number)
-        self.k, self.rows, self.seconds_before = saved["k"], _rows(saved["rows"]), saved["seconds"]
+        self.k, self.rows = saved["k"], _rows(saved["rows"])
+        self.k_before, self.seconds_before = saved["k"], saved["seconds"]
         checkpoint.restore_random_state(saved["random"])
 
     @torch.no_grad()
