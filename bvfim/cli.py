@@ -22,13 +22,27 @@ from rich.markup import escape
 import bvfim
 from bvfim import cli_clean, script, script_report
 from bvfim.cli_bench import bench_app
-from bvfim.experiments import assumptions, basins, complexity, hypercleaning, net, sizes, theorem, toy
+from bvfim.data.fewshot import NAMES
+from bvfim.experiments import assumptions, basins, complexity, fewshot, hypercleaning, net, sizes, theorem, toy
 from bvfim.experiments import demo as demo_experiment
 from bvfim.experiments.cleaning_settings import DATA
 from bvfim.experiments.parts import How
 from bvfim.live import LiveTable
 from bvfim.status import BvfimError, DataError, Status, no_such
-from bvfim.terminal import Out, Workers, console, listed, paged, parts, prepared, reported, require_device, saved, show
+from bvfim.terminal import (
+    Out,
+    Workers,
+    console,
+    counts,
+    listed,
+    paged,
+    parts,
+    prepared,
+    reported,
+    require_device,
+    saved,
+    show,
+)
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
@@ -41,6 +55,7 @@ EXPERIMENTS: dict[str, tuple[ModuleType, ...]] = {
     "complexity": (complexity,),
     "cleaning": (hypercleaning,),
     "net": (net,),
+    "few-shot": (fewshot,),
 }
 """What ``bvfim reproduce`` knows, and the modules that make it up."""
 
@@ -111,13 +126,28 @@ def reproduce(
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
     workers: Workers = 2,
-    data: Annotated[str | None, typer.Option(help=f"Of cleaning, with commas: {', '.join(DATA)}.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Of cleaning, with commas: RHG,BVFIM; or all.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help=f"With commas, of cleaning: {', '.join(DATA)}; of few-shot: {', '.join(NAMES)}."),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Of cleaning and few-shot, with commas: RHG,BVFIM; or all.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of cleaning: how many splits.")] = None,
+    ways: Annotated[str | None, typer.Option(help="Of few-shot, with commas: the classes of a task.")] = None,
+    shots: Annotated[
+        str | None, typer.Option(help="Of few-shot, with commas: images of a class to learn from.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of toy, cleaning, few-shot: upper steps of a run.")] = None,
+    log: Annotated[bool | None, typer.Option("--log", help="Of few-shot: log the runs for TensorBoard.")] = None,
 ) -> None:
     """Run experiments of the paper and put our numbers beside its own, on one page."""
-    chosen = _chosen(names)
-    own = _own(chosen, {"data": data, "methods": None if methods == "all" else methods, "seeds": seeds})
+    chosen = _chosen(names, device)
+    given = {"data": data, "methods": None if methods == "all" else methods}
+    asked: dict[str, Any] = {name: listed(text) for name, text in given.items() if text is not None}
+    asked |= {name: counts(text, name) for name, text in (("ways", ways), ("shots", shots)) if text is not None}
+    asked |= {name: value for name, value in (("seeds", seeds), ("steps", steps), ("log", log)) if value is not None}
+    own = _own(chosen, asked)
     require_device(device)
     chapters = []
     for name, module in chosen.items():
@@ -137,19 +167,20 @@ def reproduce(
     paged(out, title, lead, chapters)
 
 
-def _chosen(names: Sequence[str]) -> dict[str, ModuleType]:
+def _chosen(names: Sequence[str], device: str) -> dict[str, ModuleType]:
     unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
     if unknown:
         raise DataError(no_such("experiment", unknown[0], [*EXPERIMENTS, "all"]))
-    modules = [module for name in (EXPERIMENTS if "all" in names else names) for module in EXPERIMENTS[name]]
+    asked = list(EXPERIMENTS) if "all" in names else list(names)
+    if device == "cpu" and "few-shot" not in names and "few-shot" in asked:
+        console.print("few-shot takes hours on a CPU, and is left out unless it is named; with --quick, a minute")
+        asked.remove("few-shot")
+    modules = [module for name in asked for module in EXPERIMENTS[name]]
     return {module.__name__.rsplit(".", 1)[-1]: module for module in modules}
 
 
-def _own(chosen: dict[str, ModuleType], options: dict[str, Any]) -> dict[str, Any]:
+def _own(chosen: dict[str, ModuleType], given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, which every chosen experiment must have."""
-    given = {
-        key: listed(value) if isinstance(value, str) else value for key, value in options.items() if value is not None
-    }
     for name, module in chosen.items():
         for key in given:
             if key not in {field.name for field in fields(module.Config)}:

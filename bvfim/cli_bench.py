@@ -11,8 +11,7 @@ import typer
 from bvfim.bench import labels, problems, speed
 from bvfim.experiments import growth
 from bvfim.experiments.parts import How
-from bvfim.status import DataError
-from bvfim.terminal import Out, Workers, listed, parts, prepared, reported, require_device, tracked
+from bvfim.terminal import Out, Workers, counts, listed, parts, prepared, reported, require_device, tracked
 
 bench_app = typer.Typer(help="Measure the library against others and against itself.", no_args_is_help=True)
 
@@ -98,15 +97,8 @@ def bench_labels(
     if data is not None:
         config = replace(config, data=listed(data))
     if trusted is not None:
-        config = replace(config, trusted=_sizes(trusted))
+        config = replace(config, trusted=counts(trusted, "trusted"))
     how = How(prepared(out) / "parts", resume, workers, parts("cleaning"))
     config = config.quick() if quick else config
     lead = "Labels of which some are wrong, by several ways to find them, on the same rows."
     reported("bvfim bench labels", lead, "labels", config, labels.run(config, how), out)
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise DataError(f"--trusted {text}: these are no whole numbers") from error

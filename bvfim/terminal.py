@@ -33,6 +33,14 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
+def counts(text: str, option: str) -> tuple[int, ...]:
+    """The whole numbers of an option that takes several."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise DataError(f"--{option} {text}: these are no whole numbers") from error
+
+
 def require_device(device: str) -> None:
     """Refuse a device that can't be computed on, before the work rather than in it."""
     try:

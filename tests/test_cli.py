@@ -13,9 +13,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 import bvfim
-from bvfim import page, report, terminal
+from bvfim import cli, page, report, terminal
+from bvfim.status import DataError
 from tests.browser import VIEWS, assert_shown
 
 
@@ -155,3 +157,28 @@ def test_marks_in_a_table_are_shown_as_they_are(capsys):
     frame = pd.DataFrame({"[/x]": ["[red]"]})
     terminal.show(page.Chapter("any", None, report.Results({"t": frame})))
     assert "[/x]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["few-shot", "--ways", "five"], "--ways five: these are no whole numbers"),
+        (["few-shot", "--ways", "1"], "ways must be a whole number of at least 2, not 1"),
+        (["few-shot", "--data", "digits"], "no data set is called 'digits'"),
+        (["few-shot", "--methods", "CG"], "no method is called 'CG'"),
+        (["few-shot", "--seeds", "3"], "--seeds is no option of fewshot"),
+        (["toy", "--ways", "3"], "--ways is no option of toy"),
+    ],
+)
+def test_options_of_an_experiment_are_checked_before_it_runs(arguments, message, tmp_path):
+    done = CliRunner().invoke(cli.app, ["reproduce", *arguments, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, DataError)
+    assert message in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_leaves_out_on_a_cpu_what_takes_hours_there(capsys):
+    assert "fewshot" not in cli._chosen(["all"], "cpu")
+    assert "few-shot takes hours on a CPU" in " ".join(capsys.readouterr().out.split())
+    assert "fewshot" in cli._chosen(["all"], "cuda")
+    assert list(cli._chosen(["few-shot"], "cpu")) == ["fewshot"]

@@ -1,0 +1,206 @@
+"""Few-shot learning: the paper's meta-learning table, every method on the same tasks for the same number of steps.
+
+Tasks of other classes judge a network: a fresh head is fitted to each by gradient descent, with the step size and the
+number of steps that do best on validation classes. A run saves itself as it goes; one that was stopped is resumed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import bvfim
+from bvfim.callbacks import Checkpoint, ProgressBar, TensorBoard
+from bvfim.data import fewshot
+from bvfim.data.episodes import Episodes, Shape
+from bvfim.experiments.fewshot_model import FITS, accuracies, heads, network, problem
+from bvfim.experiments.fewshot_report import results
+from bvfim.experiments.parts import How, Part, finished, measured
+from bvfim.report import Results
+from bvfim.schedules import harmonic
+from bvfim.status import DataError, no_such
+from bvfim.words import slug
+
+METHODS = ("RHG", "TRHG", "BDA", "BVFIM")
+"""The methods of the paper's table, in its order."""
+EXTRA = ("BVFIM-printed", "BVFIM-barrier")
+"""What else can be asked for: the settings as they are printed, and the theorem's barrier."""
+TASKS = {"omniglot": 16, "cifar-fs": 4, "miniimagenet": 4}
+"""The tasks of a draw, as in the paper, which has no CIFAR-FS."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The runs.
+
+    Args:
+        data: names of :data:`bvfim.data.fewshot.NAMES`.
+        ways, shots: N and M, each any number of them.
+        methods: of :data:`METHODS` and :data:`EXTRA`.
+        steps: upper steps of a run; the paper takes 50,000.
+        queries: images of a class that a task is judged by.
+        tasks: of a draw; those of :data:`TASKS` where it is ``None``.
+        width: filters of a block.
+        T, lr: lower steps of RHG, TRHG (which goes back through half of them) and BDA, and their size.
+        x_lr: of Adam, which moves x; it falls to zero along a cosine.
+        episodes: test tasks, and as many validation tasks.
+        every: steps between two checkpoints; one is also written every minute.
+        log: whether the runs are logged for TensorBoard.
+        seed: of the network and the draws.
+        device: where to compute.
+
+    Example:
+        >>> from bvfim.experiments.fewshot import Config
+        >>> Config().quick().methods
+        ('BVFIM',)
+    """
+
+    data: tuple[str, ...] = ("omniglot",)
+    ways: tuple[int, ...] = (5,)
+    shots: tuple[int, ...] = (1,)
+    methods: tuple[str, ...] = METHODS
+    steps: int = 1000
+    queries: int = 15
+    tasks: int | None = None
+    width: int = 64
+    T: int = 5
+    lr: float = 0.1
+    x_lr: float = 1e-3
+    episodes: int = 600
+    every: int = 1000
+    log: bool = False
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        known = (("data set", self.data, fewshot.NAMES), ("method", self.methods, (*METHODS, *EXTRA)))
+        for what, given, names in known:
+            unknown = [name for name in given if name not in names]
+            if unknown or not given:
+                raise DataError(no_such(what, unknown[0] if unknown else "", names))
+        for ways in self.ways:
+            for shots in self.shots:
+                Shape(ways, shots, self.queries)
+
+    def quick(self) -> Config:
+        """Smaller, to see that it learns: minutes on two cores."""
+        return replace(self, methods=("BVFIM",), steps=200, queries=5, tasks=4, width=32, episodes=100, every=50)
+
+
+def method(label: str, tasks: int, config: Config) -> bvfim.Estimator:
+    """A method with its settings; f is a sum over the tasks, and so is the slack that tau is held against."""
+    T, start = config.T, "restart"
+    inner: dict[str, Any] = {"z_steps": 5, "y_steps": 10, "start": "z"}
+    steady: dict[str, Any] = {"z_lr": 0.1, "y_lr": 0.1, "mu1": 0.1, "theta": 0.1, "tau": 0.4 * tasks, **inner}
+    printed: dict[str, Any] = {"mu1": harmonic(1.0), "theta": harmonic(0.1), "tau": harmonic(10.0), **inner}
+    made = {
+        "RHG": lambda: bvfim.RHG(T, config.lr, start=start, segment=T),
+        "TRHG": lambda: bvfim.TRHG(T, max(T // 2, 1), config.lr, start=start, segment=T),
+        "BDA": lambda: bvfim.BDA(T, config.lr, start=start, segment=T),
+        "BVFIM": lambda: bvfim.BVFIM(mu2=bvfim.LowerValue(), **steady),
+        "BVFIM-printed": lambda: bvfim.BVFIM(mu2=bvfim.LowerValue(), **printed),
+        "BVFIM-barrier": lambda: bvfim.BVFIM(mu2=0.4 * tasks, **steady),
+    }
+    return made[label]()
+
+
+@cache
+def _loaded(name: str) -> fewshot.FewShot:
+    return fewshot.load(name)
+
+
+def streams(name: str, shape: Shape, config: Config) -> list[Episodes]:
+    """The draws to learn from, to choose by and to judge by; turned characters count as further classes."""
+    data, turned = _loaded(name), name == "omniglot"
+    later = replace(shape, queries=min(15, int(data.test.counts.min()) - shape.shots))
+    sizes = ((data.train, shape), (data.validation, later), (data.test, later))
+    return [
+        Episodes(images, size, turned, 3 * config.seed + k, config.device) for k, (images, size) in enumerate(sizes)
+    ]
+
+
+def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
+    """The end of one run, which goes on from what was saved where it is asked to."""
+    shape = Shape(ways, shots, config.queries, config.tasks or TASKS[name])
+    draws = streams(name, shape, config)[0]
+    sample = next(streams(name, shape, config)[0])
+    x = network(sample.support.shape[2], config.width, config.seed, config.device)
+    callbacks: list[Any] = [ProgressBar(f"{name} {ways}-way {shots}-shot {label}")]
+    if saved is not None:
+        callbacks.append(Checkpoint(saved, config.every, minutes=1.0))
+        callbacks += [TensorBoard(saved.with_suffix(""))] if config.log else []
+    solution = bvfim.solve(
+        problem(),
+        x,
+        heads(x, sample.support.shape, ways),
+        method(label, shape.tasks, config),
+        partial(torch.optim.Adam, lr=config.x_lr),
+        steps=config.steps,
+        batches=draws,
+        callbacks=callbacks,
+        scheduler=lambda adam: torch.optim.lr_scheduler.CosineAnnealingLR(adam, max(config.steps, 1)),
+        resume=saved if resume and saved is not None and saved.exists() else None,
+    )
+    finished(solution)
+    return solution
+
+
+def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str, Any]:
+    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit that validation tasks chose."""
+    _, validation, test = streams(name, Shape(ways, shots, config.queries, 50), config)
+    tried = {fit: float(found.mean()) for fit, found in accuracies(x, validation, config.episodes, FITS).items()}
+    lr, steps = max(tried, key=tried.__getitem__)
+    found = 100 * accuracies(x, test, config.episodes, {lr: (steps,)})[lr, steps]
+    return {
+        "accuracy": float(found.mean()),
+        "interval": 1.96 * float(found.std()) / math.sqrt(len(found)),
+        "episodes": len(found),
+        "validation": 100 * tried[lr, steps],
+        "fit lr": lr,
+        "fit steps": steps,
+    }
+
+
+def cell(
+    name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool
+) -> pd.DataFrame:
+    """One run: its course in 100 means of F, and what came of it."""
+    solution = train(name, ways, shots, label, config, saved, resume)
+    course = solution.history[["step", "upper", "seconds"]]
+    course = course.groupby(np.arange(len(course)) * 100 // max(len(course), 1)).mean().reset_index(drop=True)
+    about = {"data": name, "ways": ways, "shots": shots, "method": label, "steps": solution.steps}
+    about |= {"status": solution.status.value, "seconds": solution.seconds, "ms": _median_ms(solution.history)}
+    about |= {**judged(name, ways, shots, solution.x, config), "note": _loaded(name).note}
+    return course.rename(columns={"seconds": "at"}).assign(**about)
+
+
+def _median_ms(history: pd.DataFrame) -> float:
+    """Of the time between two steps; the first ones set up, and a resumed run has a few long ones."""
+    return 1e3 * float(history["seconds"].diff().median())
+
+
+def run(config: Config, how: How = How()) -> Results:
+    """Train, judge and report.
+
+    Args:
+        config: the settings.
+        how: where runs are saved as they go. They share no machine: one process takes them one after another.
+    """
+    folder = None if how.folder is None else how.folder.parent / "runs"
+    cells = [
+        (d, n, m, label) for d in config.data for n in config.ways for m in config.shots for label in config.methods
+    ]
+    parts: dict[str, Part] = {}
+    for own in cells:
+        name = slug("{} {}-way {}-shot {}".format(*own))
+        saved = None if folder is None else folder / f"{name}.safetensors"
+        parts[name] = partial(cell, *own, config, saved, how.resume)
+    alone = How(how.folder, how.resume)  # each run has a bar of its own
+    return results(config, pd.concat(measured(config, parts, alone).values(), ignore_index=True))

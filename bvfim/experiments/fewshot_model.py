@@ -1,0 +1,153 @@
+r"""The few-shot model: a convolutional network as x, a logistic layer for each task as y.
+
+.. math:: f(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{tr}), \qquad F(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{val})
+
+over the tasks i of a draw; CE is a mean over the images. The features do not depend on y: they are computed once for
+each upper step. Each block normalises its channels by their mean and variance over all images of a task, so that the
+query images take part in the normalisation, as in the works that the paper compares itself to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import bvfim
+from bvfim.data.episodes import Episodes, Tasks
+from bvfim.descent import descend
+from bvfim.dynamics import GradientDescent
+from bvfim.tree import Tree
+
+BLOCKS, EPS = 4, 1e-5
+FITS = dict.fromkeys((0.03, 0.1, 0.3, 1.0, 3.0), (5, 10, 20, 50, 100))
+"""The fits of a fresh head that are tried on validation classes: how many steps, of which size."""
+
+
+def network(channels: int, width: int = 64, seed: int = 0, device: str = "cpu") -> list[dict[str, Tensor]]:
+    """x: for each block the filters, and what the normalised channels are scaled by and moved to.
+
+    Example:
+        >>> from bvfim.experiments.fewshot_model import network
+        >>> [tuple(block["filters"].shape) for block in network(1)]
+        [(64, 1, 3, 3), (64, 64, 3, 3), (64, 64, 3, 3), (64, 64, 3, 3)]
+    """
+    random = torch.Generator().manual_seed(seed)
+    blocks = []
+    for inputs in (channels, *[width] * (BLOCKS - 1)):
+        filters = torch.randn(width, inputs, 3, 3, generator=random) * math.sqrt(2 / (9 * inputs))
+        block = {"filters": filters, "scale": torch.ones(width), "shift": torch.zeros(width)}
+        blocks.append({name: tensor.to(device) for name, tensor in block.items()})
+    return blocks
+
+
+def features(x: list[dict[str, Tensor]], images: Tensor) -> Tensor:
+    """The images (tasks, n, channels, side, side) as features (tasks, n, d), each task normalised by itself.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.experiments.fewshot_model import features, network
+        >>> features(network(1), torch.rand(2, 5, 1, 28, 28)).shape
+        torch.Size([2, 5, 64])
+    """
+    tasks, count = images.shape[:2]
+    found = images.flatten(0, 1)
+    for block in x:
+        maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
+        variance, mean = torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True)
+        scale = block["scale"][:, None, None] * torch.rsqrt(variance + EPS)
+        maps = torch.addcmul(block["shift"][:, None, None] - mean * scale, maps, scale)
+        found = functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2))
+    return found.flatten(1).unflatten(0, (tasks, count))
+
+
+def heads(x: list[dict[str, Tensor]], shape: torch.Size, ways: int) -> Tensor:
+    """y: a logistic layer for each task, at zero, weights and offset of a class in a row.
+
+    Args:
+        x: the network.
+        shape: of the images, (tasks, n, channels, side, side).
+        ways: how many classes a task has.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.experiments.fewshot_model import heads, network
+        >>> heads(network(1), torch.Size([16, 5, 1, 28, 28]), 5).shape
+        torch.Size([16, 5, 65])
+    """
+    side = shape[-1] // 2**BLOCKS
+    return x[0]["filters"].new_zeros(shape[0], ways, len(x[-1]["shift"]) * side * side + 1)
+
+
+def embedded(x: list[dict[str, Tensor]], tasks: Tasks) -> Tasks:
+    """The tasks with features in the place of images."""
+    found, own = features(x, torch.cat([tasks.support, tasks.query], 1)), tasks.support.shape[1]
+    return Tasks(found[:, :own], found[:, own:], tasks.support_labels, tasks.query_labels)
+
+
+def scores(y: Tensor, inputs: Tensor) -> Tensor:
+    """The logit of each class for each image of each task."""
+    return torch.baddbmm(y[:, None, :, -1], inputs, y[..., :-1].mT)
+
+
+def loss(y: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy: the mean over the images of a task, summed over the tasks."""
+    found = scores(y, inputs)
+    return functional.cross_entropy(found.flatten(0, 1), labels.repeat(len(found)), reduction="sum") / len(labels)
+
+
+def problem(shared: bool = True) -> bvfim.Problem:
+    """The bilevel problem over draws of :class:`bvfim.data.episodes.Episodes`.
+
+    Args:
+        shared: compute the features once for each upper step, through ``context``; else in every evaluation.
+
+    Example:
+        >>> from bvfim.experiments.fewshot_model import problem
+        >>> problem(shared=False).context is None
+        True
+    """
+
+    def upper(x: Tree, y: Tensor, tasks: Tasks) -> Tensor:
+        return loss(y, tasks.query, tasks.query_labels)
+
+    def lower(x: Tree, y: Tensor, tasks: Tasks) -> Tensor:
+        return loss(y, tasks.support, tasks.support_labels)
+
+    if shared:
+        return bvfim.Problem(upper, lower, context=embedded)
+    return bvfim.Problem(
+        lambda x, y, tasks: upper(x, y, embedded(x, tasks)), lambda x, y, tasks: lower(x, y, embedded(x, tasks))
+    )
+
+
+@torch.no_grad()
+def accuracies(
+    x: list[dict[str, Tensor]], episodes: Episodes, count: int, fits: Mapping[float, Sequence[int]]
+) -> dict[tuple[float, int], Tensor]:
+    """The share of queries that is told right in each of at least ``count`` tasks, by each fit of a fresh head.
+
+    Args:
+        x: the network.
+        episodes: where the tasks are drawn from; whole draws are taken.
+        count: how many.
+        fits: numbers of steps of gradient descent on f, in ascending order, by their size.
+
+    Returns:
+        The accuracies by size and number of the steps.
+    """
+    stated = problem()
+    found: dict[tuple[float, int], list[Tensor]] = {(lr, steps): [] for lr in fits for steps in fits[lr]}
+    for _ in range(-(-count // episodes.shape.tasks)):
+        tasks = next(episodes)
+        at, query = stated.at(x, tasks), embedded(x, tasks).query
+        for lr in fits:
+            y, taken = heads(x, tasks.support.shape, episodes.shape.ways), 0
+            for steps in fits[lr]:
+                y = descend(at, lambda at, y: at.lower_grad(y)[1], y, steps - taken, GradientDescent(lr))
+                found[lr, steps].append((scores(y, query).argmax(-1) == tasks.query_labels).double().mean(1))
+                taken = steps
+    return {fit: torch.cat(shares) for fit, shares in found.items()}

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional
+
+import bvfim
+from bvfim import tree
+from bvfim.data.episodes import Episodes, Shape
+from bvfim.data.fewshot import ClassImages, FewShot
+from bvfim.experiments import fewshot, fewshot_model
+from bvfim.experiments.fewshot import Config
+from bvfim.experiments.parts import How
+from bvfim.status import DataError
+
+D = torch.float64
+
+
+def classes(count, each=8, side=16, seed=0, channels=1):
+    """Classes that differ by a pattern, in images with noise."""
+    rng = np.random.default_rng(seed)
+    patterns = rng.random((count, 1, channels, side, side)) < 0.5
+    noise = rng.normal(0, 0.15, (count, each, channels, side, side))
+    pixels = (255 * np.clip(0.2 + 0.6 * patterns + noise, 0, 1)).astype(np.uint8).reshape(-1, channels, side, side)
+    return ClassImages(pixels, np.full(count, each), tuple(f"{seed}-{k}" for k in range(count)))
+
+
+SMALL = FewShot("omniglot", classes(40), classes(6, seed=1), classes(6, seed=2), "made up")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(fewshot, "_loaded", lambda name: SMALL)
+
+
+def double(x):
+    return tree.map(lambda t: t.to(D), x)
+
+
+def draw(tasks=3, ways=3, queries=2, seed=0):
+    found = next(Episodes(SMALL.train, Shape(ways, 1, queries, tasks), seed=seed))
+    return found._replace(support=found.support.to(D), query=found.query.to(D))
+
+
+# -- the model --
+
+
+def test_each_task_is_normalised_by_itself_as_batch_norm_does():
+    x, images = double(fewshot_model.network(2, width=5)), torch.rand(3, 4, 2, 16, 16, dtype=D)
+    x = [{**block, "scale": block["scale"] + 0.3, "shift": block["shift"] - 0.2} for block in x]
+    found = fewshot_model.features(x, images)
+    for task in range(3):
+        own = images[task]
+        for block in x:
+            own = functional.conv2d(own, block["filters"], padding=1)
+            own = functional.batch_norm(own, None, None, block["scale"], block["shift"], training=True)
+            own = functional.max_pool2d(functional.relu(own), 2)
+        torch.testing.assert_close(found[task], own.flatten(1))
+
+
+def test_losses_are_means_over_images_and_sums_over_tasks():
+    tasks, y = draw(), torch.randn(3, 3, 7, dtype=D, generator=torch.Generator().manual_seed(0))
+    inputs = torch.rand(3, 6, 6, dtype=D)
+    expected = 0.0
+    for i in range(3):
+        scores = inputs[i] @ y[i, :, :-1].T + y[i, :, -1]
+        expected += functional.cross_entropy(scores, tasks.query_labels).item()
+    assert fewshot_model.loss(y, inputs, tasks.query_labels).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("label", [*fewshot.METHODS, *fewshot.EXTRA])
+def test_features_that_are_computed_once_give_the_same_hypergradient(label, monkeypatch):
+    tasks, x = draw(), double(fewshot_model.network(1, width=4))
+    y, method = fewshot_model.heads(x, tasks.support.shape, 3), fewshot.method(label, 3, Config())
+    calls = []
+    features = fewshot_model.features
+    monkeypatch.setattr(fewshot_model, "features", lambda *given: calls.append(1) or features(*given))
+    found = {}
+    for shared in (True, False):
+        calls.clear()
+        problem = fewshot_model.problem(shared)
+        gradient, state, _ = method.estimate(problem, x, method.init(problem, x, y), 0, tasks)
+        found[shared] = tree.flatten(gradient), state.y, len(calls)
+    torch.testing.assert_close(found[True][0], found[False][0], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found[True][1], found[False][1], rtol=1e-9, atol=1e-12)
+    assert found[True][2] == 1
+    assert found[False][2] >= 7
+
+
+def test_fits_that_go_on_are_those_from_the_start():
+    x = fewshot_model.network(1, width=4)
+
+    def found(fits):
+        return fewshot_model.accuracies(x, Episodes(SMALL.test, Shape(3, 1, 2, 4)), 7, fits)
+
+    both, apart = found({0.1: (2, 5)}), found({0.1: (5,)})
+    assert len(both[0.1, 5]) == 8, "whole draws"
+    assert torch.equal(both[0.1, 5], apart[0.1, 5])
+
+
+# -- the experiment --
+
+TINY = Config(ways=(3,), methods=("BVFIM",), steps=3, queries=2, tasks=2, width=4, episodes=20)
+
+
+def test_it_learns_and_tells_how_well(small, tmp_path):
+    config = Config(ways=(3,), methods=("RHG", "BVFIM"), steps=80, queries=3, tasks=4, width=8, episodes=40)
+    found = fewshot.run(config, How(tmp_path / "parts"))
+    table = found.tables["few-shot"]
+    assert list(table.index) == [("omniglot", 3, 1, "RHG"), ("omniglot", 3, 1, "BVFIM")]
+    assert (table["accuracy"] > 60).all(), table
+    assert (table["episodes"] >= 40).all()
+    assert (table["steps"] == 80).all()
+    course = found.tables["course"]
+    assert set(course["note"]) == {"made up"}
+    own = course[course["method"] == "BVFIM"]["upper"]
+    assert own.iloc[-10:].mean() < 0.85 * own.iloc[:10].mean()
+    assert "BVFIM" in found.sections[0].ours
+    assert "made up" in found.sections[0].text
+
+
+def test_the_interval_is_that_of_the_mean(small):
+    x = fewshot_model.network(1, width=4)
+    found = fewshot.judged("omniglot", 3, 1, x, TINY)
+    drawn = fewshot.streams("omniglot", Shape(3, 1, 2, 50), TINY)[2]
+    shares = fewshot_model.accuracies(x, drawn, 20, {found["fit lr"]: (found["fit steps"],)})
+    (own,) = shares.values()
+    assert found["accuracy"] == pytest.approx(100 * own.mean().item())
+    assert found["interval"] == pytest.approx(196 * own.std().item() / len(own) ** 0.5)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(small, tmp_path, monkeypatch):
+    config = Config(ways=(3,), methods=("BVFIM",), steps=20, queries=2, tasks=2, width=4, episodes=20, every=4)
+    whole = fewshot.run(config, How(tmp_path / "whole" / "parts")).tables["few-shot"]
+
+    class Stop(fewshot.ProgressBar):
+        def __call__(self, run):
+            if run.k == 11:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fewshot, "ProgressBar", Stop)
+        with pytest.raises(KeyboardInterrupt):
+            fewshot.run(config, How(tmp_path / "two" / "parts"))
+    assert (tmp_path / "two" / "runs" / "omniglot-3-way-1-shot-bvfim.safetensors").exists()
+    resumed = fewshot.run(config, How(tmp_path / "two" / "parts", resume=True)).tables["few-shot"]
+    same = ["accuracy", "interval", "validation", "steps", "fit lr", "fit steps"]
+    pd.testing.assert_frame_equal(resumed[same], whole[same], check_exact=True)
+    ends = [
+        bvfim.checkpoint.read(tmp_path / f / "runs" / "omniglot-3-way-1-shot-bvfim.safetensors")
+        for f in ("whole", "two")
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(ends[0]["x"], ends[1]["x"], strict=True))
+
+
+def test_runs_can_be_logged(small, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    fewshot.run(Config(**{**vars(TINY), "log": True, "steps": 10}), How(tmp_path / "parts"))
+    assert list((tmp_path / "runs" / "omniglot-3-way-1-shot-bvfim").glob("events.*"))
+
+
+def test_mini_imagenet_in_its_folder_is_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("BVFIM_DATA", str(tmp_path))
+    fewshot._loaded.cache_clear()
+    home, rng = tmp_path / "miniimagenet", np.random.default_rng(0)
+    (home / "images").mkdir(parents=True)
+    for k, part in enumerate(("train", "val", "test")):
+        rows = ["filename,label"]
+        for label in (f"n{k}{i}" for i in range(3)):
+            for j in range(3):
+                rows.append(f"{label}-{j}.png,{label}")
+                Image.fromarray(rng.integers(0, 255, (84, 84, 3), np.uint8)).save(home / "images" / f"{label}-{j}.png")
+        (home / f"{part}.csv").write_text("\n".join(rows))
+    config = Config(data=("miniimagenet",), ways=(3,), methods=("BVFIM",), steps=1, queries=1, width=2, episodes=2)
+    table = fewshot.run(config).tables["few-shot"]
+    fewshot._loaded.cache_clear()
+    assert table["steps"].tolist() == [1]
+    assert table["paper"].isna().all(), "the paper has 5 ways"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"data": ("omniglott",)}, "did you mean 'omniglot'"),
+        ({"methods": ("CG",)}, "no method is called 'CG'"),
+        ({"ways": (1,)}, "ways must be a whole number of at least 2"),
+        ({"shots": (0,)}, "shots must be a whole number of at least 1"),
+    ],
+)
+def test_what_is_not_known_is_refused(given, said):
+    with pytest.raises(DataError, match=said):
+        Config(**given)
