@@ -174,11 +174,11 @@ class Accelerated:
         return found
 
     def _step(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
-        own = compiled(problem) if self.compile else problem.counted_anew()
-        if not self.record:
-            return fed(self.method, scalars(self.method, k, tree.leaves(x)[0])).estimate(own, x, state, k, data)
         shape = _signature(data)
         if shape not in self.recordings:
+            own = compiled(problem) if self.compile else problem.counted_anew()
+            if not self.record:
+                return fed(self.method, scalars(self.method, k, tree.leaves(x)[0])).estimate(own, x, state, k, data)
             self.recordings[shape] = Recording(self.method, own, x, state, k, data)
         return self.recordings[shape].replay(x, state, data, self.method.numbers(k))
 

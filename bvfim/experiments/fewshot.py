@@ -20,7 +20,7 @@ import bvfim
 from bvfim.callbacks import Checkpoint, ProgressBar, TensorBoard
 from bvfim.data import fewshot
 from bvfim.data.episodes import Episodes, Shape
-from bvfim.experiments.fewshot_model import FITS, accuracies, heads, network, problem
+from bvfim.experiments.fewshot_model import FITS, accuracies, fixed_moments, heads, network, problem
 from bvfim.experiments.fewshot_report import results
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
@@ -141,7 +141,7 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
         x,
         heads(x, sample.support.shape, ways),
         method(label, shape.tasks, config),
-        partial(torch.optim.Adam, lr=config.x_lr),
+        partial(torch.optim.Adam, lr=config.x_lr, fused=config.device != "cpu"),
         steps=config.steps,
         batches=draws,
         callbacks=callbacks,
@@ -153,14 +153,22 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
 
 
 def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str, Any]:
-    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit that validation tasks chose."""
-    _, validation, test = streams(name, Shape(ways, shots, config.queries, 50), config)
+    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit that validation tasks chose.
+
+    Twice: with the images of a task normalised together, and by the moments of training images, on the same tasks.
+    """
+    sample, validation, test = streams(name, Shape(ways, shots, config.queries, 50), config)
     tried = {fit: float(found.mean()) for fit, found in accuracies(x, validation, config.episodes, FITS).items()}
     lr, steps = max(tried, key=tried.__getitem__)
+    begin, images = test.state_dict(), next(sample)
     found = 100 * accuracies(x, test, config.episodes, {lr: (steps,)})[lr, steps]
+    test.load_state_dict(begin)
+    moments = fixed_moments(x, torch.cat([images.support, images.query], 1))
+    alone = 100 * accuracies(x, test, config.episodes, {lr: (steps,)}, moments)[lr, steps]
     return {
         "accuracy": float(found.mean()),
         "interval": 1.96 * float(found.std()) / math.sqrt(len(found)),
+        "each alone": float(alone.mean()),
         "episodes": len(found),
         "validation": 100 * tried[lr, steps],
         "fit lr": lr,

@@ -3,8 +3,9 @@ r"""The few-shot model: a convolutional network as x, a logistic layer for each 
 .. math:: f(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{tr}), \qquad F(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{val})
 
 over the tasks i of a draw; CE is a mean over the images. The features do not depend on y: they are computed once for
-each upper step. Each block normalises its channels by their mean and variance over all images of a task, so that the
-query images take part in the normalisation, as in the works that the paper compares itself to.
+each upper step. In training each block normalises its channels by their mean and variance over all images of a task, so
+that the query images take part in it, as in the works that the paper compares itself to. To judge, this can be done
+too, or the moments are those of training images, and each query is told by itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from bvfim.dynamics import GradientDescent
 from bvfim.tree import Tree
 
 BLOCKS, EPS = 4, 1e-5
+Moments = tuple[Tensor, Tensor]
+"""The variance and the mean of each channel."""
 FITS = dict.fromkeys((0.03, 0.1, 0.3, 1.0, 3.0), (5, 10, 20, 50, 100))
 """The fits of a fresh head that are tried on validation classes: how many steps, of which size."""
 
@@ -44,8 +47,13 @@ def network(channels: int, width: int = 64, seed: int = 0, device: str = "cpu") 
     return blocks
 
 
-def features(x: list[dict[str, Tensor]], images: Tensor) -> Tensor:
-    """The images (tasks, n, channels, side, side) as features (tasks, n, d), each task normalised by itself.
+def features(x: list[dict[str, Tensor]], images: Tensor, moments: Sequence[Moments] = ()) -> Tensor:
+    """The images (tasks, n, channels, side, side) as features (tasks, n, d).
+
+    Args:
+        x: the network.
+        images: what it is shown.
+        moments: what the channels of each block are normalised by; where there are none, by those of their own task.
 
     Example:
         >>> import torch
@@ -55,13 +63,41 @@ def features(x: list[dict[str, Tensor]], images: Tensor) -> Tensor:
     """
     tasks, count = images.shape[:2]
     found = images.flatten(0, 1)
-    for block in x:
+    for k, block in enumerate(x):
         maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
-        variance, mean = torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True)
-        scale = block["scale"][:, None, None] * torch.rsqrt(variance + EPS)
-        maps = torch.addcmul(block["shift"][:, None, None] - mean * scale, maps, scale)
-        found = functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2))
+        found = _activated(block, maps, moments[k] if moments else _moments(maps))
     return found.flatten(1).unflatten(0, (tasks, count))
+
+
+@torch.no_grad()
+def fixed_moments(x: list[dict[str, Tensor]], images: Tensor) -> list[Moments]:
+    """The variance and mean of the channels of every block over all these images, to normalise others by.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.experiments.fewshot_model import features, fixed_moments, network
+        >>> x, images = network(1), torch.rand(1, 50, 1, 28, 28)
+        >>> torch.allclose(features(x, images), features(x, images, fixed_moments(x, images)))
+        True
+    """
+    found, moments = images.flatten(0, 1), []
+    for block in x:
+        maps = functional.conv2d(found, block["filters"], padding=1)[None]
+        moments.append(_moments(maps))
+        found = _activated(block, maps, moments[-1])
+    return moments
+
+
+def _moments(maps: Tensor) -> Moments:
+    return torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True)
+
+
+def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tensor:
+    """What a block makes of its channels (tasks, n, width, side, side), without the dimension of the tasks."""
+    variance, mean = moments
+    scale = block["scale"][:, None, None] * torch.rsqrt(variance + EPS)
+    maps = torch.addcmul(block["shift"][:, None, None] - mean * scale, maps, scale)
+    return functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2))
 
 
 def heads(x: list[dict[str, Tensor]], shape: torch.Size, ways: int) -> Tensor:
@@ -82,9 +118,9 @@ def heads(x: list[dict[str, Tensor]], shape: torch.Size, ways: int) -> Tensor:
     return x[0]["filters"].new_zeros(shape[0], ways, len(x[-1]["shift"]) * side * side + 1)
 
 
-def embedded(x: list[dict[str, Tensor]], tasks: Tasks) -> Tasks:
+def embedded(x: list[dict[str, Tensor]], tasks: Tasks, moments: Sequence[Moments] = ()) -> Tasks:
     """The tasks with features in the place of images."""
-    found, own = features(x, torch.cat([tasks.support, tasks.query], 1)), tasks.support.shape[1]
+    found, own = features(x, torch.cat([tasks.support, tasks.query], 1), moments), tasks.support.shape[1]
     return Tasks(found[:, :own], found[:, own:], tasks.support_labels, tasks.query_labels)
 
 
@@ -99,11 +135,12 @@ def loss(y: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(found.flatten(0, 1), labels.repeat(len(found)), reduction="sum") / len(labels)
 
 
-def problem(shared: bool = True) -> bvfim.Problem:
+def problem(shared: bool = True, moments: Sequence[Moments] = ()) -> bvfim.Problem:
     """The bilevel problem over draws of :class:`bvfim.data.episodes.Episodes`.
 
     Args:
         shared: compute the features once for each upper step, through ``context``; else in every evaluation.
+        moments: as :func:`features` takes them.
 
     Example:
         >>> from bvfim.experiments.fewshot_model import problem
@@ -117,16 +154,23 @@ def problem(shared: bool = True) -> bvfim.Problem:
     def lower(x: Tree, y: Tensor, tasks: Tasks) -> Tensor:
         return loss(y, tasks.support, tasks.support_labels)
 
+    def context(x: Tree, tasks: Tasks) -> Tasks:
+        return embedded(x, tasks, moments)
+
     if shared:
-        return bvfim.Problem(upper, lower, context=embedded)
+        return bvfim.Problem(upper, lower, context=context)
     return bvfim.Problem(
-        lambda x, y, tasks: upper(x, y, embedded(x, tasks)), lambda x, y, tasks: lower(x, y, embedded(x, tasks))
+        lambda x, y, tasks: upper(x, y, context(x, tasks)), lambda x, y, tasks: lower(x, y, context(x, tasks))
     )
 
 
 @torch.no_grad()
 def accuracies(
-    x: list[dict[str, Tensor]], episodes: Episodes, count: int, fits: Mapping[float, Sequence[int]]
+    x: list[dict[str, Tensor]],
+    episodes: Episodes,
+    count: int,
+    fits: Mapping[float, Sequence[int]],
+    moments: Sequence[Moments] = (),
 ) -> dict[tuple[float, int], Tensor]:
     """The share of queries that is told right in each of at least ``count`` tasks, by each fit of a fresh head.
 
@@ -135,15 +179,16 @@ def accuracies(
         episodes: where the tasks are drawn from; whole draws are taken.
         count: how many.
         fits: numbers of steps of gradient descent on f, in ascending order, by their size.
+        moments: as :func:`features` takes them.
 
     Returns:
         The accuracies by size and number of the steps.
     """
-    stated = problem()
+    stated = problem(moments=moments)
     found: dict[tuple[float, int], list[Tensor]] = {(lr, steps): [] for lr in fits for steps in fits[lr]}
     for _ in range(-(-count // episodes.shape.tasks)):
         tasks = next(episodes)
-        at, query = stated.at(x, tasks), embedded(x, tasks).query
+        at, query = stated.at(x, tasks), embedded(x, tasks, moments).query
         for lr in fits:
             y, taken = heads(x, tasks.support.shape, episodes.shape.ways), 0
             for steps in fits[lr]:

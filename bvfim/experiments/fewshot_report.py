@@ -15,6 +15,7 @@ KEY = ["data", "ways", "shots", "method"]
 SHOWN = [
     "accuracy",
     "interval",
+    "each alone",
     "paper",
     "steps",
     "seconds",
@@ -45,7 +46,8 @@ def results(config: Any, raw: pd.DataFrame) -> Results:
         f"{config.steps} upper steps for every method, on the same tasks. Accuracy, in per cent, is that on tasks of "
         "classes that no run has seen, and the interval half of its 95 per cent interval. A fresh head is fitted to "
         "each test task, with the step size and the number of steps that do best on validation classes. The images of "
-        "a task are normalised together, its query images too. ms is the median time of an upper step. For CIFAR-FS, "
+        "a task are normalised together, its query images too; each alone is the accuracy where they are "
+        "normalised by training images. ms is the median time of an upper step. For CIFAR-FS, "
         "which the paper does not have, the figure beside ours is that of prototypical networks (Bertinetto et al., "
         "2019). " + " ".join(notes),
         "BVFIM is slightly behind the others on Omniglot and ahead of them on miniImageNet.",

@@ -61,6 +61,16 @@ def test_each_task_is_normalised_by_itself_as_batch_norm_does():
         torch.testing.assert_close(found[task], own.flatten(1))
 
 
+def test_with_fixed_moments_an_image_is_told_by_itself():
+    x = double(fewshot_model.network(1, width=5))
+    images, others = torch.rand(2, 4, 1, 16, 16, dtype=D), torch.rand(1, 30, 1, 16, 16, dtype=D)
+    moments = fewshot_model.fixed_moments(x, others)
+    found = fewshot_model.features(x, images, moments)
+    torch.testing.assert_close(found[1, 2], fewshot_model.features(x, images[1:, 2:3], moments)[0, 0])
+    torch.testing.assert_close(fewshot_model.features(x, others, moments), fewshot_model.features(x, others))
+    assert not torch.allclose(found, fewshot_model.features(x, images))
+
+
 def test_losses_are_means_over_images_and_sums_over_tasks():
     tasks, y = draw(), torch.randn(3, 3, 7, dtype=D, generator=torch.Generator().manual_seed(0))
     inputs = torch.rand(3, 6, 6, dtype=D)
@@ -112,6 +122,7 @@ def test_it_learns_and_tells_how_well(small, tmp_path):
     table = found.tables["few-shot"]
     assert list(table.index) == [("omniglot", 3, 1, "RHG"), ("omniglot", 3, 1, "BVFIM")]
     assert (table["accuracy"] > 60).all(), table
+    assert (table["each alone"] > 55).all(), table
     assert (table["episodes"] >= 40).all()
     assert (table["steps"] == 80).all()
     course = found.tables["course"]
