@@ -45,9 +45,9 @@ class Clock:
 
 def steps(shared: bool, shape: Shape, count: int, config: Config, accelerate: str) -> tuple[list[float], Any]:
     """The seconds of each of some upper steps from the start, and where they led."""
-    draws = fewshot.streams("omniglot", shape, config)[0]
+    draws = fewshot.stream("omniglot", "train", shape, config)
     x = fewshot_model.network(1, config.width, config.seed, config.device)
-    y = fewshot_model.heads(x, torch.Size([shape.tasks, shape.ways, 1, 28, 28]), shape.ways)
+    y = fewshot_model.heads(x, shape.tasks, shape.ways, 28)
     method, adam = fewshot.method("BVFIM", shape.tasks, config), partial(torch.optim.Adam, lr=config.x_lr)
     clock, stated = Clock(config.device), fewshot_model.problem(shared)
     found = bvfim.solve(

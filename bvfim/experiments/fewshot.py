@@ -34,6 +34,8 @@ EXTRA = ("BVFIM-printed", "BVFIM-barrier")
 """What else can be asked for: the settings as they are printed, and the theorem's barrier."""
 TASKS = {"omniglot": 16, "cifar-fs": 4, "miniimagenet": 4}
 """The tasks of a draw, as in the paper, which has no CIFAR-FS."""
+JUDGED = 10
+"""The tasks that are judged at once."""
 
 
 @dataclass(frozen=True)
@@ -116,22 +118,18 @@ def _loaded(name: str) -> fewshot.FewShot:
     return fewshot.load(name)
 
 
-def streams(name: str, shape: Shape, config: Config) -> list[Episodes]:
-    """The draws to learn from, to choose by and to judge by; turned characters count as further classes."""
-    data, turned = _loaded(name), name == "omniglot"
-    later = replace(shape, queries=min(15, int(data.test.counts.min()) - shape.shots))
-    sizes = ((data.train, shape), (data.validation, later), (data.test, later))
-    return [
-        Episodes(images, size, turned, 3 * config.seed + k, config.device) for k, (images, size) in enumerate(sizes)
-    ]
+def stream(name: str, part: str, shape: Shape, config: Config) -> Episodes:
+    """The draws from one part of a data set; turned characters count as further classes."""
+    images: fewshot.ClassImages = getattr(_loaded(name), part)
+    seed = 3 * config.seed + ("train", "validation", "test").index(part)
+    return Episodes(images, shape, name == "omniglot", seed, config.device)
 
 
 def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
     """The end of one run, which goes on from what was saved where it is asked to."""
     shape = Shape(ways, shots, config.queries, config.tasks or TASKS[name])
-    draws = streams(name, shape, config)[0]
-    sample = next(streams(name, shape, config)[0])
-    x = network(sample.support.shape[2], config.width, config.seed, config.device)
+    _, channels, side, _ = _loaded(name).train.pixels.shape
+    x = network(channels, config.width, config.seed, config.device)
     callbacks: list[Any] = [ProgressBar(f"{name} {ways}-way {shots}-shot {label}")]
     if saved is not None:
         callbacks.append(Checkpoint(saved, config.every, minutes=1.0))
@@ -139,11 +137,11 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
     solution = bvfim.solve(
         problem(),
         x,
-        heads(x, sample.support.shape, ways),
+        heads(x, shape.tasks, ways, side),
         method(label, shape.tasks, config),
         partial(torch.optim.Adam, lr=config.x_lr, fused=config.device != "cpu"),
         steps=config.steps,
-        batches=draws,
+        batches=stream(name, "train", shape, config),
         callbacks=callbacks,
         scheduler=lambda adam: torch.optim.lr_scheduler.CosineAnnealingLR(adam, max(config.steps, 1)),
         resume=saved if resume and saved is not None and saved.exists() else None,
@@ -157,20 +155,23 @@ def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str
 
     Twice: with the images of a task normalised together, and by the moments of training images, on the same tasks.
     """
-    sample, validation, test = streams(name, Shape(ways, shots, config.queries, 50), config)
-    tried = {fit: float(found.mean()) for fit, found in accuracies(x, validation, config.episodes, FITS).items()}
-    lr, steps = max(tried, key=tried.__getitem__)
-    begin, images = test.state_dict(), next(sample)
-    found = 100 * accuracies(x, test, config.episodes, {lr: (steps,)})[lr, steps]
-    test.load_state_dict(begin)
-    moments = fixed_moments(x, torch.cat([images.support, images.query], 1))
-    alone = 100 * accuracies(x, test, config.episodes, {lr: (steps,)}, moments)[lr, steps]
+    data = _loaded(name)
+    fewest = min(int(data.validation.counts.min()), int(data.test.counts.min()))
+    shape = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
+    tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, FITS)
+    lr, steps = fit = max(tried, key=lambda fit: float(tried[fit].mean()))
+    seen = next(stream(name, "train", Shape(ways, shots, config.queries, JUDGED), config))
+    moments = fixed_moments(x, torch.cat([seen.support, seen.query], 1))
+    found, alone = (
+        100 * accuracies(x, stream(name, "test", shape, config), config.episodes, {lr: (steps,)}, own)[fit]
+        for own in ((), moments)
+    )
     return {
         "accuracy": float(found.mean()),
         "interval": 1.96 * float(found.std()) / math.sqrt(len(found)),
         "each alone": float(alone.mean()),
         "episodes": len(found),
-        "validation": 100 * tried[lr, steps],
+        "validation": 100 * float(tried[fit].mean()),
         "fit lr": lr,
         "fit steps": steps,
     }

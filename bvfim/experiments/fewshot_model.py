@@ -21,7 +21,6 @@ import bvfim
 from bvfim.data.episodes import Episodes, Tasks
 from bvfim.descent import descend
 from bvfim.dynamics import GradientDescent
-from bvfim.tree import Tree
 
 BLOCKS, EPS = 4, 1e-5
 Moments = tuple[Tensor, Tensor]
@@ -100,22 +99,21 @@ def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tens
     return functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2))
 
 
-def heads(x: list[dict[str, Tensor]], shape: torch.Size, ways: int) -> Tensor:
+def heads(x: list[dict[str, Tensor]], tasks: int, ways: int, side: int) -> Tensor:
     """y: a logistic layer for each task, at zero, weights and offset of a class in a row.
 
     Args:
         x: the network.
-        shape: of the images, (tasks, n, channels, side, side).
-        ways: how many classes a task has.
+        tasks, ways: how many tasks, and how many classes each has.
+        side: of the images.
 
     Example:
-        >>> import torch
         >>> from bvfim.experiments.fewshot_model import heads, network
-        >>> heads(network(1), torch.Size([16, 5, 1, 28, 28]), 5).shape
+        >>> heads(network(1), tasks=16, ways=5, side=28).shape
         torch.Size([16, 5, 65])
     """
-    side = shape[-1] // 2**BLOCKS
-    return x[0]["filters"].new_zeros(shape[0], ways, len(x[-1]["shift"]) * side * side + 1)
+    left = side // 2**BLOCKS
+    return x[0]["filters"].new_zeros(tasks, ways, len(x[-1]["shift"]) * left * left + 1)
 
 
 def embedded(x: list[dict[str, Tensor]], tasks: Tasks, moments: Sequence[Moments] = ()) -> Tasks:
@@ -135,32 +133,29 @@ def loss(y: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(found.flatten(0, 1), labels.repeat(len(found)), reduction="sum") / len(labels)
 
 
-def problem(shared: bool = True, moments: Sequence[Moments] = ()) -> bvfim.Problem:
+ON_FEATURES = bvfim.Problem(
+    upper=lambda x, y, tasks: loss(y, tasks.query, tasks.query_labels),
+    lower=lambda x, y, tasks: loss(y, tasks.support, tasks.support_labels),
+)
+"""The problem over tasks whose images are features already."""
+
+
+def problem(shared: bool = True) -> bvfim.Problem:
     """The bilevel problem over draws of :class:`bvfim.data.episodes.Episodes`.
 
     Args:
         shared: compute the features once for each upper step, through ``context``; else in every evaluation.
-        moments: as :func:`features` takes them.
 
     Example:
         >>> from bvfim.experiments.fewshot_model import problem
         >>> problem(shared=False).context is None
         True
     """
-
-    def upper(x: Tree, y: Tensor, tasks: Tasks) -> Tensor:
-        return loss(y, tasks.query, tasks.query_labels)
-
-    def lower(x: Tree, y: Tensor, tasks: Tasks) -> Tensor:
-        return loss(y, tasks.support, tasks.support_labels)
-
-    def context(x: Tree, tasks: Tasks) -> Tasks:
-        return embedded(x, tasks, moments)
-
     if shared:
-        return bvfim.Problem(upper, lower, context=context)
+        return bvfim.Problem(ON_FEATURES.upper, ON_FEATURES.lower, context=embedded)
     return bvfim.Problem(
-        lambda x, y, tasks: upper(x, y, context(x, tasks)), lambda x, y, tasks: lower(x, y, context(x, tasks))
+        lambda x, y, tasks: ON_FEATURES.upper(x, y, embedded(x, tasks)),
+        lambda x, y, tasks: ON_FEATURES.lower(x, y, embedded(x, tasks)),
     )
 
 
@@ -184,15 +179,16 @@ def accuracies(
     Returns:
         The accuracies by size and number of the steps.
     """
-    stated = problem(moments=moments)
     found: dict[tuple[float, int], list[Tensor]] = {(lr, steps): [] for lr in fits for steps in fits[lr]}
     for _ in range(-(-count // episodes.shape.tasks)):
-        tasks = next(episodes)
-        at, query = stated.at(x, tasks), embedded(x, tasks, moments).query
+        drawn = next(episodes)
+        tasks = embedded(x, drawn, moments)
+        at = ON_FEATURES.at(x, tasks)
         for lr in fits:
-            y, taken = heads(x, tasks.support.shape, episodes.shape.ways), 0
+            y, taken = heads(x, len(drawn.query), episodes.shape.ways, drawn.query.shape[-1]), 0
             for steps in fits[lr]:
                 y = descend(at, lambda at, y: at.lower_grad(y)[1], y, steps - taken, GradientDescent(lr))
-                found[lr, steps].append((scores(y, query).argmax(-1) == tasks.query_labels).double().mean(1))
+                right = scores(y, tasks.query).argmax(-1) == tasks.query_labels
+                found[lr, steps].append(right.double().mean(1))
                 taken = steps
     return {fit: torch.cat(shares) for fit, shares in found.items()}

@@ -84,7 +84,7 @@ def test_losses_are_means_over_images_and_sums_over_tasks():
 @pytest.mark.parametrize("label", [*fewshot.METHODS, *fewshot.EXTRA])
 def test_features_that_are_computed_once_give_the_same_hypergradient(label, monkeypatch):
     tasks, x = draw(), double(fewshot_model.network(1, width=4))
-    y, method = fewshot_model.heads(x, tasks.support.shape, 3), fewshot.method(label, 3, Config())
+    y, method = fewshot_model.heads(x, 3, 3, 16), fewshot.method(label, 3, Config())
     calls = []
     features = fewshot_model.features
     monkeypatch.setattr(fewshot_model, "features", lambda *given: calls.append(1) or features(*given))
@@ -121,8 +121,8 @@ def test_it_learns_and_tells_how_well(small, tmp_path):
     found = fewshot.run(config, How(tmp_path / "parts"))
     table = found.tables["few-shot"]
     assert list(table.index) == [("omniglot", 3, 1, "RHG"), ("omniglot", 3, 1, "BVFIM")]
-    assert (table["accuracy"] > 60).all(), table
-    assert (table["each alone"] > 55).all(), table
+    assert (table["accuracy"] > 50).all(), "chance is 33.3"
+    assert (table["each alone"] > 45).all()
     assert (table["episodes"] >= 40).all()
     assert (table["steps"] == 80).all()
     course = found.tables["course"]
@@ -136,7 +136,7 @@ def test_it_learns_and_tells_how_well(small, tmp_path):
 def test_the_interval_is_that_of_the_mean(small):
     x = fewshot_model.network(1, width=4)
     found = fewshot.judged("omniglot", 3, 1, x, TINY)
-    drawn = fewshot.streams("omniglot", Shape(3, 1, 2, 50), TINY)[2]
+    drawn = fewshot.stream("omniglot", "test", Shape(3, 1, 7, fewshot.JUDGED), TINY)
     shares = fewshot_model.accuracies(x, drawn, 20, {found["fit lr"]: (found["fit steps"],)})
     (own,) = shares.values()
     assert found["accuracy"] == pytest.approx(100 * own.mean().item())
