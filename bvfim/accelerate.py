@@ -41,6 +41,7 @@ class CompiledAt(At):
     :class:`MappedAt`; whatever is not compiled stays with autograd.
     """
 
+    retained = False  # a compiled context gives its buffers away
     lower_grad = MappedAt._lower_grad
     weighted_grad = MappedAt._weighted_grad
 

@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -156,6 +156,9 @@ class At:
     :math:`g_x + (\partial c / \partial x)^\top g_c`.
     """
 
+    retained: ClassVar[bool] = True
+    """Whether gradients can be pulled through the context more than once."""
+
     def __init__(self, problem: Problem, x: Tree, batch: Any = None) -> None:
         self.problem = problem
         self.count = problem.evaluations
@@ -286,7 +289,7 @@ class At:
         return step
 
     def pull(self, gradient: list[Tensor]) -> Tree:
-        """The gradient in x, from a gradient in u. With a context, once: the way through it is freed."""
+        """The gradient in x, from a gradient in u."""
         count = len(tree.leaves(self._x))
         in_x = tree.unflatten(self._x, gradient[:count])
         if self._attached is None:
@@ -295,7 +298,7 @@ class At:
         pairs = [(c, g) for c, g in zip(outputs, gradient[count:], strict=True) if c.requires_grad]
         if not pairs:
             return in_x
-        through = tree.grad([c for c, _ in pairs], source, [g for _, g in pairs])
+        through = tree.grad([c for c, _ in pairs], source, [g for _, g in pairs], retain_graph=self.retained)
         return tree.add(in_x, through)
 
     # -- graphs of the lower gradient, for second derivatives --
