@@ -45,9 +45,9 @@ def clean(
     """
     from bvfim.cleaning import job, output  # they take scikit-learn along
 
-    folder = data.with_name(f"{data.stem or data.resolve().name}-cleaned") if out is None else out
+    folder = output.beside(data) if out is None else out
     if not dry_run:
-        output.require_new(folder, force)
+        output.require_new(folder, force, [data, *(Path(other) for other in (trusted, apply) if other)])
     asked = job.Job(data, label, trusted, image, tuple(filter(None, listed(ignore))), apply, bilevel, rows, seed)
     try:
         with _bar() as bar:

@@ -17,9 +17,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bvfim.cleaning import decisions, mixture, noise_matrix
 from bvfim.cleaning.arrays import Array
-from bvfim.cleaning.inputs import Inputs, labels_of, require, require_values, stacked, taken
+from bvfim.cleaning.frequencies import frequencies, informative
+from bvfim.cleaning.inputs import (
+    Inputs,
+    index_of,
+    labels_of,
+    require,
+    require_common,
+    require_moderate,
+    require_values,
+    stacked,
+    taken,
+)
 from bvfim.cleaning.modules import TorchClassifier
 from bvfim.cleaning.verdict import Verdict, verdict
+from bvfim.schedules import require_count
 from bvfim.status import BvfimWarning, DataError
 
 
@@ -43,8 +55,10 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
     Attributes:
         classes_: the labels.
         transition_matrix_: [k, j] is the probability that a row of class k was given the label j.
-        noise_rate_: the share of the labels that are wrong, expected.
+        noise_rate_: the share of the labels that are wrong, expected; where the rows tell nothing of the labels and
+            none is trusted, the least that it may be.
         label_issues_: what :meth:`find_label_issues` returns.
+        allowed_: which decisions the trusted rows, or else the labels themselves, allow.
         verdict_: whether cleaning helps, as far as the trusted rows tell: ``verdict_.recommended``, and in words.
 
     Example:
@@ -93,6 +107,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             trusted: which of the rows have labels that can be trusted, as a mask; or give these apart:
             X_trusted: their rows; y_trusted: and labels.
         """
+        require_count(self, "landmarks")
+        require_count(self, "folds", 2)
         rows, labels, mask = self._together(X, y, trusted, X_trusted, y_trusted)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -105,6 +121,11 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         order = np.argsort(mask, kind="stable")  # the noisy rows first, each kind in its own order
         progress = self.progress or (lambda share: None)
         self._inputs, data, found = best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
+        self.allowed_ = decisions.Allowed(bool(mask.any()) or informative(data, found), bool(mask.any()))
+        if not self.allowed_.review:
+            found = frequencies(data)
+            message = "the rows tell too little of the labels: without trusted rows no label can be called wrong"
+            warnings.warn(message, BvfimWarning, stacklevel=2)
         self._mixture = found
         self.verdict_: Verdict = verdict(data, found, config)
         self.transition_matrix_ = found.T
@@ -113,7 +134,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         p[order], q[~mask] = found.p, found.q
         self._known(data.inputs, order, codes, mask, q)
         asked = len(np.asarray(y))  # the rows that are given apart come after these
-        self.label_issues_ = decisions.table(self.classes_, codes[:asked], p[:asked], q[:asked])
+        issues = decisions.table(self.classes_, codes[:asked], p[:asked], q[:asked], self.allowed_)
+        self.label_issues_ = issues.set_axis(index_of(X, y, asked), axis=0)
         self.noise_rate_ = float(self.label_issues_["p_wrong"].to_numpy()[~mask[:asked]].mean())
         self._fit_classifier(rows, q)
         progress(1.0)
@@ -133,7 +155,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             row = int(unknown.argmax())
             raise DataError(f"row {row}: the label {given.tolist()[row]!r} was not among those that were learned from")
         p = self._mixture.predict(self._inputs(self._checked(X, reset=False)))
-        return decisions.table(self.classes_, codes, p, noise_matrix.posterior(p, self.transition_matrix_, codes)[0])
+        q = noise_matrix.posterior(p, self.transition_matrix_, codes)[0]
+        return decisions.table(self.classes_, codes, p, q, self.allowed_).set_axis(index_of(X, labels, len(p)), axis=0)
 
     def find_label_issues(
         self,
@@ -146,6 +169,9 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         y_trusted: ArrayLike | None = None,
     ) -> pd.DataFrame:
         """A row for each row of X, in its order: how probable it is that its label is wrong, and what it should be.
+
+        The rows have the index of X if it is a table, else that of the labels if they are a series, else 0, 1, ...
+        Without trusted rows none is to be dropped, and none is an issue where the rows tell nothing of the labels.
 
         Args:
             X: the rows; without them those that :meth:`fit` has seen.
@@ -190,12 +216,18 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         return tags
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        if reset:
+            self._tabular = isinstance(X, pd.DataFrame)
+        elif self._tabular and not isinstance(X, pd.DataFrame):
+            raise DataError(f"X was a table, so these rows must be one with the same columns, not {type(X).__name__}")
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             require_values(X)
             return X
         options = {"accept_sparse": "csr", "allow_nd": True, "ensure_min_samples": 2 if reset else 1}
-        return validate_data(self, X, reset=reset, **options)
+        rows = validate_data(self, X, reset=reset, **options)
+        require_moderate(rows)
+        return rows
 
     def _together(
         self, X: Any, y: ArrayLike, trusted: ArrayLike | None, X_trusted: Any, y_trusted: ArrayLike | None
@@ -222,6 +254,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         require(len(own), "the trusted set is empty")
         if len(own) != extra.shape[0]:
             raise DataError(f"there are {extra.shape[0]} trusted rows and {len(own)} trusted labels")
+        require_common(labels, own, "the labels of the trusted rows")
         return stacked(rows, extra), np.concatenate([labels, own]), np.append(mask, np.ones(len(own), dtype=bool))
 
     def _known(

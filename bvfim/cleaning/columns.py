@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
+from bvfim.cleaning.inputs import LARGEST
 from bvfim.cleaning.table import Table, text
 from bvfim.status import DataError
 
@@ -15,6 +18,8 @@ MOSTLY = 0.9
 """A column is one of numbers if so many of its cells are."""
 WORDS = 200
 """A column with more different words than this, or with hardly a word twice, says nothing about the rows."""
+INDEX = re.compile(r"__index_level_\d+__")
+"""What pandas calls an index without a name in a file."""
 
 
 @dataclass
@@ -77,21 +82,22 @@ class Columns:
         found = {}
         for column in self.numbers:
             found[column] = numbers(piece[column])
-            wrong = ~np.isfinite(found[column].to_numpy(np.float64))
+            wrong = ~(np.abs(found[column].to_numpy(np.float64)) <= LARGEST)
             if wrong.any():
                 row = int(wrong.argmax())
                 cell = text(piece[column].iloc[row])
-                what = f"{cell[:40]!r} is no number" if cell else "the value is missing"
+                large = np.isfinite(found[column].iloc[row])
+                what = f"{cell[:40]!r} is {'too large' if large else 'no number'}" if cell else "the value is missing"
                 raise DataError(
                     f"{name}: row {first + row}, column {column!r}: {what}; fill it in, or leave the column out with "
-                    f"--ignore {column}"
+                    f"--ignore {shlex.quote(column)}"
                 )
         return pd.DataFrame(found | {column: piece[column].map(text) for column in self.words}, index=piece.index)
 
 
 def numbers(cells: pd.Series) -> pd.Series:
     """The cells as numbers, NaN where they are none."""
-    return pd.to_numeric(cells, errors="coerce").astype(np.float64)
+    return pd.to_numeric(cells, errors="coerce").astype(np.float64).mask(cells.isna())
 
 
 def columns_of(
@@ -104,7 +110,8 @@ def columns_of(
         label: the column of labels; picture: of pictures, which are then all that is used.
         apart: columns to leave out.
     """
-    left_out = dict.fromkeys(apart, "as asked")
+    left_out = {name: "it is the index" for name in table.columns if INDEX.fullmatch(name) and name != label}
+    left_out |= dict.fromkeys(apart, "as asked")
     seen = {name: _Seen() for name in table.columns if name != label and name not in left_out and picture is None}
     rows = 0
     for piece in pieces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,35 @@ def drop(p_wrong: Array, surely: float = 0.9) -> Mask:
     return p_wrong >= surely
 
 
-def table(classes: NDArray[Any], codes: NDArray[np.int64], p: Array, q: Array) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Allowed:
+    """What may be decided.
+
+    Attributes:
+        review: whether any row may be called worth a look: not if the rows tell nothing of the labels.
+        drop: whether any may be left out without one: not if no trusted row shows that the probabilities are right.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.cleaning.decisions import Allowed
+        >>> Allowed(review=True, drop=False).columns(np.array([0.95]))
+        {'is_label_issue': array([ True]), 'drop': array([False])}
+    """
+
+    review: bool = True
+    drop: bool = True
+
+    def columns(self, p_wrong: Array) -> dict[str, Mask]:
+        """The columns of decisions."""
+        return {"is_label_issue": review(p_wrong) & self.review, "drop": drop(p_wrong) & self.drop}
+
+
+def table(classes: NDArray[Any], codes: NDArray[np.int64], p: Array, q: Array, allowed: Allowed) -> pd.DataFrame:
     """What is found of rows with class probabilities p, and q where their labels are taken into account."""
     p_wrong = 1.0 - q[np.arange(len(codes)), codes]
     return pd.DataFrame(
         {
-            "is_label_issue": review(p_wrong),
-            "drop": drop(p_wrong),
+            **allowed.columns(p_wrong),
             "label_quality": 1.0 - p_wrong,
             "p_wrong": p_wrong,
             "given_label": classes[codes],

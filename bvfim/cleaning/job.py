@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bvfim.cleaning import decisions, review
 from bvfim.cleaning.cleaner import LabelCleaner
 from bvfim.cleaning.columns import Columns, columns_of
+from bvfim.cleaning.inputs import require_common
 from bvfim.cleaning.pictures import Pictures
 from bvfim.cleaning.table import Table, opened, text
 from bvfim.data.embedding import Embedding
@@ -100,6 +101,7 @@ def find(job: Job, progress: Progress) -> Found:
     X, y, mask = encoder.rows(table, rows), believed[rows], sure[rows]
     if apart is not None:
         extra, own = _extra(apart, columns, encoder)
+        require_common(labels, own, f"{apart.name}: the labels of the trusted rows")
         X, y, mask = encoder.stacked(X, extra), np.append(y, own), np.append(mask, np.ones(len(own), dtype=bool))
     cleaner = LabelCleaner(
         bilevel=job.bilevel, random_state=job.seed, progress=lambda share: progress("learning", share)
@@ -108,7 +110,7 @@ def find(job: Job, progress: Progress) -> Found:
     issues = cleaner.label_issues_.iloc[: len(rows)].set_index(rows)
     if len(rows) < columns.rows:
         issues = pd.concat([issues, *_judged(cleaner, encoder, table, labels, rows, progress)]).sort_index()
-    return Found(table, columns, _settled(issues, labels, decided), decided, cleaner)
+    return Found(table, columns, _settled(issues, labels, decided, cleaner.allowed_), decided, cleaner)
 
 
 def _trusted(job: Job, table: Table) -> tuple[str | None, Table | None]:
@@ -243,7 +245,9 @@ def _judged(
             yield cleaner.judge(encoder(raw), labels[rest].astype(str)).set_index(rest)
 
 
-def _settled(issues: pd.DataFrame, labels: NDArray[Any], decided: dict[int, str]) -> pd.DataFrame:
+def _settled(
+    issues: pd.DataFrame, labels: NDArray[Any], decided: dict[int, str], allowed: decisions.Allowed
+) -> pd.DataFrame:
     """The findings with what was decided, and with the rows to review chosen among all."""
     issues = issues.copy()
     for row, label in decided.items():
@@ -251,4 +255,4 @@ def _settled(issues: pd.DataFrame, labels: NDArray[Any], decided: dict[int, str]
         issues.loc[row, ["p_wrong", "label_quality", "sample_weight"]] = [wrong, 1.0 - wrong, 1.0 - wrong]
         issues.loc[row, ["given_label", "suggested_label", "suggested_probability"]] = [labels[row], label, 1.0]
     p_wrong = issues["p_wrong"].to_numpy(np.float64)
-    return issues.assign(is_label_issue=decisions.review(p_wrong), drop=decisions.drop(p_wrong))
+    return issues.assign(**allowed.columns(p_wrong))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import dataclasses
 import hashlib
+import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,36 @@ SHOWN = 10_000
 """Rows on the page, at most."""
 
 
-def require_new(out: Path, force: bool) -> None:
-    """Refuse to write over files of an earlier run, or where there can't be a folder."""
+def beside(data: Path) -> Path:
+    """The folder for the results, where none is named: beside the data.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from bvfim.cleaning.output import beside
+        >>> beside(Path("pets.csv")).as_posix()
+        'pets-cleaned'
+    """
+    place = data if data.name not in ("", "..") else data.resolve()
+    if not place.name:
+        raise DataError(f"{data}: nothing can be written beside this folder; name another with --out")
+    return place.with_name(f"{place.name if place.is_dir() else place.stem}-cleaned")
+
+
+def require_new(out: Path, force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse to write over what is read or over files of an earlier run, or where there can't be a folder."""
+    for name, path in itertools.product(FILES, inputs):
+        if (out / name).exists() and path.exists() and (out / name).samefile(path):
+            raise DataError(f"{path} is read, and would be written over; name another folder with --out")
     there = [name for name in FILES if (out / name).exists()]
     if there and not force:
         raise DataError(f"{out / there[0]} is there already; --force writes over it, --out writes elsewhere")
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out} is not a folder")
+    there_is = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there_is.is_dir():
+        raise DataError(f"{there_is} is not a folder")
+    try:
+        Path(tempfile.mkdtemp(prefix=".unfinished-", dir=there_is)).rmdir()
+    except OSError as error:
+        raise DataError(f"{out}: nothing can be written there: {error.strerror}") from error
 
 
 def write(job: Job, found: Found, out: Path, progress: Progress) -> None:
@@ -60,7 +84,7 @@ def _apart(out: Path) -> Iterator[Path]:
 def _tables(found: Found, folder: Path, progress: Progress) -> tuple[pd.DataFrame, str]:
     """Write both tables; give back the rows that the page will show, and a name for the data: a hash of their cells."""
     columns, place = list(found.table.columns), found.table.columns.index(found.columns.label)
-    own = [name if name not in columns else f"found_{name}" for name in found.issues.columns]
+    own = [_new(name, columns) for name in found.issues.columns]
     suspects = set(found.issues["p_wrong"].nlargest(SHOWN).index)
     dropped, shown, first, name = found.dropped, [], 0, hashlib.sha256(repr((columns, place)).encode())
     with _csv(folder / FILES[0]) as issues, _csv(folder / FILES[1]) as kept:
@@ -79,6 +103,10 @@ def _tables(found: Found, folder: Path, progress: Progress) -> tuple[pd.DataFram
             first += len(piece)
             progress("writing", first / found.columns.rows)
     return pd.concat(shown), name.hexdigest()[:32]
+
+
+def _new(name: str, columns: list[str]) -> str:
+    return name if name not in columns else _new(f"found_{name}", columns)
 
 
 @contextmanager
@@ -111,13 +139,19 @@ def _review(job: Job, found: Found, shown: pd.DataFrame, key: str) -> review.Rev
 
 def sentences(found: Found) -> list[str]:
     """What was found, in words."""
-    issues, verdict = found.issues, found.cleaner.verdict_
+    issues, verdict, allowed = found.issues, found.cleaner.verdict_, found.cleaner.allowed_
+    if not allowed.review:
+        return [
+            f"{len(issues)} rows: they tell too little of the labels, so none can be called wrong; give trusted rows."
+        ]
     expected = float(issues["p_wrong"].sum())
+    surely = f"{int(issues['drop'].sum())} are wrong so surely that they can be left out"
+    if not allowed.drop:
+        surely = "and none can be left out without one: that takes trusted rows"
     kept = "" if verdict.recommended else " The cleaned table keeps every row."
     return [
         f"{len(issues)} rows: about {expected:.0f} labels are wrong ({expected / len(issues):.1%}).".replace("%", " %"),
-        f"{int(issues['is_label_issue'].sum())} are worth a look, {int(issues['drop'].sum())} are wrong so surely that "
-        "they can be left out.",
+        f"{int(issues['is_label_issue'].sum())} are worth a look, {surely}.",
         f"{verdict}{kept}",
     ]
 

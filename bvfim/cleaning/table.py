@@ -103,10 +103,14 @@ def _header(path: Path) -> tuple[tuple[str, ...], str]:
     header = tuple(next(_records(path, delimiter), ()))
     if not header:
         raise DataError(f"{path}: the file is empty")
-    twice = [name for name, count in Counter(header).items() if count > 1]
-    if twice:
-        raise DataError(f"{path}: line 1: two columns are called {twice[0]!r}")
+    _require_different(f"{path}: line 1", header)
     return header, delimiter
+
+
+def _require_different(where: str, columns: tuple[str, ...]) -> None:
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise DataError(f"{where}: two columns are called {twice[0]!r}")
 
 
 def _csv_pieces(path: Path, header: tuple[str, ...], delimiter: str) -> Iterator[pd.DataFrame]:
@@ -132,10 +136,12 @@ def _of_parquet(path: Path) -> Table:
     except (ArrowException, OSError) as error:
         raise DataError(f"{path}: this is no parquet file: {str(error).splitlines()[0]}") from error
 
+    _require_different(f"{path}", columns)
+
     def pieces() -> Iterator[pd.DataFrame]:
         try:
             for batch in ParquetFile(path).iter_batches(PIECE):
-                yield batch.to_pandas()
+                yield batch.to_pandas(ignore_metadata=True)  # an index is a column like the others
         except (ArrowException, OSError) as error:
             raise DataError(f"{path}: the file is damaged: {str(error).splitlines()[0]}") from error
 
@@ -145,9 +151,9 @@ def _of_parquet(path: Path) -> Table:
 def _of_folder(path: Path) -> Table:
     """A row for each picture: its file, and the folder that it is in as its label."""
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
-    if not files:
+    places = [place for file in files if not _hidden(place := file.relative_to(path))]
+    if not places:
         raise DataError(f"{path}: there is no picture in this folder")
-    places = [file.relative_to(path) for file in files]
     loose = [place for place in places if len(place.parts) < 2]
     if loose:
         raise DataError(f"{path}: {loose[0]} is in no folder whose name would be its label")
@@ -157,6 +163,10 @@ def _of_folder(path: Path) -> Table:
         return (frame.iloc[k : k + PIECE].reset_index(drop=True) for k in range(0, len(frame), PIECE))
 
     return Table(str(path), ("file", "label"), pieces, path, "file")
+
+
+def _hidden(place: Path) -> bool:
+    return any(part.startswith(".") for part in place.parts)
 
 
 def text(cell: Any) -> str:

@@ -19,7 +19,7 @@ class Verdict:
 
     Attributes:
         cleaned: of the mixture; plain: of the labels as they are; rows: how many there are.
-        error: the standard error of the difference.
+        error: the standard error that the difference has if there is none in truth.
 
     Example:
         >>> from bvfim.cleaning.verdict import Verdict
@@ -42,14 +42,17 @@ class Verdict:
 
     @property
     def recommended(self) -> bool:
-        """Whether cleaning does no harm that could be seen."""
-        return self.rows > 0 and self.gain >= -self.error
+        """Whether cleaning does no harm that can be seen: a loss of more than two standard errors."""
+        return self.rows > 0 and not self._seen(-self.gain)
+
+    def _seen(self, gain: float) -> bool:
+        return gain > 2 * self.error + 1e-9  # a tie is none, however it is rounded
 
     def __str__(self) -> str:
         if not self.rows:
             return "Whether cleaning helps can't be told without trusted rows."
         numbers = f"{self.cleaned:.1%} of the {self.rows} trusted rows are told right, against {self.plain:.1%} with "
-        what = "helps" if self.gain > 2 * self.error else "makes no difference" if self.recommended else "does harm"
+        what = "helps" if self._seen(self.gain) else "makes no difference" if self.recommended else "does harm"
         return f"Cleaning {what}: {numbers}the labels as they are.".replace("%", " %")
 
 
@@ -69,7 +72,7 @@ def verdict(rows: Rows, found: Mixture, config: Config) -> Verdict:
     plain = max(guesses, key=lambda guess: int((guess == labels).sum()))[n:] == trusted
     cleaned = found.p[n:].argmax(1) == trusted
     difference = cleaned.astype(float) - plain
-    error = float(difference.std() / np.sqrt(len(trusted)))
+    error = float(np.sqrt((difference**2).sum()) / len(trusted))
     return Verdict(float(cleaned.mean()), float(plain.mean()), error, len(trusted))
 
 

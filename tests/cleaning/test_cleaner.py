@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -116,6 +116,60 @@ def test_labels_of_any_type_and_rows_of_any_form_give_the_same(digits):
     assert with_names["suggested_label"].str.startswith("class").all()
 
 
+def test_a_column_of_large_values_costs_nothing():
+    X, truth = load_wine(return_X_y=True)
+    rng = np.random.default_rng(0)
+    given, wrong = symmetric(truth, 0.2, 3, 0)
+    trusted = rng.permutation(len(truth)) < 40
+    given, wrong = np.where(trusted, truth, given), wrong & ~trusted
+    X = np.column_stack([X, rng.integers(10**9, 10**10, len(X))])
+    cleaner = bvfim.LabelCleaner(bilevel=False, random_state=0)
+    assert f1_score(wrong, cleaner.find_label_issues(X, given, trusted=trusted)["is_label_issue"]) > 0.9
+
+
+def test_the_findings_have_the_index_of_the_rows_or_the_labels(digits):
+    names = pd.Index([f"row {k}" for k in range(400)][::-1], name="name")
+    cleaner = bvfim.LabelCleaner(bilevel=False, landmarks=50, random_state=0).fit(digits.X, digits.y, **digits.trusted)
+    expected = cleaner.find_label_issues()
+    assert expected.index.equals(pd.RangeIndex(400))
+    by_labels = clone(cleaner).find_label_issues(digits.X, pd.Series(digits.y, names), **digits.trusted)
+    frame = pd.DataFrame(digits.X, names)
+    apart = {"X_trusted": pd.DataFrame(digits.X_trusted), "y_trusted": pd.Series(digits.y_trusted)}
+    by_rows = clone(cleaner).fit(frame, pd.Series(digits.y), **apart)
+    for found in (by_labels, by_rows.find_label_issues(), by_rows.judge(frame, digits.y)):
+        assert found.index.equals(names)
+    pd.testing.assert_frame_equal(by_labels.reset_index(drop=True), expected)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_rows_that_tell_nothing_call_no_label_wrong(classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 5)), rng.integers(0, classes, 500)
+    cleaner = bvfim.LabelCleaner(random_state=0)
+    told = (
+        pytest.warns(bvfim.BvfimWarning, match=words) for words in ("no rows are trusted", "rows tell too little of")
+    )
+    with next(told), next(told):
+        found = cleaner.find_label_issues(X, y)
+    assert not found[["is_label_issue", "drop"]].any(axis=None)
+    assert found["p_wrong"].max() < 0.05
+    assert 0 < cleaner.noise_rate_ < 0.05
+    assert (found["suggested_label"] == y).all()
+    judged = cleaner.judge(X[:20], y[:20])
+    pd.testing.assert_frame_equal(judged, found[:20])
+    np.testing.assert_allclose(cleaner.predict_proba(X[:1])[0], np.bincount(y) / 500)
+
+
+def test_without_trusted_rows_nothing_is_dropped(digits):
+    cleaner = bvfim.LabelCleaner(landmarks=200, random_state=0)
+    with pytest.warns(bvfim.BvfimWarning, match="no rows are trusted"):
+        found = cleaner.find_label_issues(digits.X, digits.y)
+    assert (found["p_wrong"] >= 0.9).any()
+    assert not found["drop"].any()
+    assert not cleaner.judge(digits.X, digits.y)["drop"].any()
+    assert (found["is_label_issue"] == digits.wrong).mean() > 0.85
+
+
 def test_words_in_a_table_count():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 300)
@@ -166,6 +220,10 @@ def test_a_class_without_trusted_rows_is_told(digits):
         ({"y": [0, 1, 0, 1], "trusted": [1, 0, 0, 0]}, "a mask of 4 truth values"),
         ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]]}, "belong together"),
         ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]], "y_trusted": []}, "the trusted set is empty"),
+        (
+            {"y": ["1", "0", "1", "0"], "X_trusted": [[1.0]], "y_trusted": ["1.0"]},
+            "none in common with those of the data: '1.0' is not among them, '1' is",
+        ),
         ({"y": [0, 1, 0, 1], "X_trusted": [[1.0]], "y_trusted": [0, 1]}, "1 trusted rows and 2 trusted labels"),
         (
             {"y": [0, 1, 0, 1], "trusted": [True, False, False, False], "X_trusted": [[1.0]], "y_trusted": [0]},
@@ -176,6 +234,18 @@ def test_a_class_without_trusted_rows_is_told(digits):
 def test_bad_input_is_refused_in_a_sentence(given, message):
     with pytest.raises(bvfim.DataError, match=message):
         bvfim.LabelCleaner().fit([[0.0], [1.0], [2.0], [3.0]], **given)
+
+
+@pytest.mark.parametrize("wrong", [{"folds": 0}, {"folds": 2.5}, {"landmarks": -1}, {"landmarks": None}])
+def test_a_wrong_setting_is_refused_by_name(wrong):
+    with pytest.raises(bvfim.MethodError, match=f"LabelCleaner: {next(iter(wrong))} must be a whole number"):
+        bvfim.LabelCleaner(**wrong).fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
+
+
+def test_rows_that_belong_to_a_table_must_be_one():
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
+    with pytest.raises(bvfim.DataError, match=r"X was a table, so these rows must be one .* not ndarray"):
+        bvfim.LabelCleaner().fit(frame, [0, 1, 0, 1], X_trusted=frame.to_numpy()[:1], y_trusted=[0])
 
 
 def test_a_value_that_is_no_number_is_told_with_its_place():

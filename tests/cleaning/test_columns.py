@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import bvfim
-from bvfim.cleaning.columns import columns_of
+from bvfim.cleaning.columns import columns_of, numbers
 from bvfim.cleaning.table import opened
 
 
@@ -39,7 +40,10 @@ def test_values_are_numbers_and_words(file):
     assert values["kind"].tolist()[:2] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("cell", "message"), [("", "the value is missing"), ("oops", "'oops' is no number")])
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [("", "the value is missing"), ("oops", "'oops' is no number"), ("1e308", "'1e308' is too large")],
+)
 def test_a_cell_that_is_no_number_is_named(file, cell, message):
     lines = file.read_text().splitlines()
     parts = lines[18].split(",")
@@ -51,6 +55,28 @@ def test_a_cell_that_is_no_number_is_named(file, cell, message):
     assert f"row 117, column 'size': {message}; fill it in, or leave the column out with --ignore size" in str(
         caught.value
     )
+
+
+def test_the_hint_quotes_a_name_with_spaces(file):
+    file.write_text(file.read_text().replace("size", "mean size", 1).replace(",0.0,", ",,", 1))
+    table, found = columns(file)
+    with pytest.raises(bvfim.DataError, match="--ignore 'mean size'"):
+        found.values(table.name, next(table.pieces()), 0)
+
+
+def test_an_index_is_left_out(file):
+    lines = file.read_text().splitlines()
+    file.write_text(
+        "\n".join([f"__index_level_0__,{lines[0]}", *(f"{k * 7 % 40},{r}" for k, r in enumerate(lines[1:]))])
+    )
+    _, found = columns(file)
+    assert found.left_out["__index_level_0__"] == "it is the index"
+    assert found.numbers == ("size",)
+
+
+def test_a_missing_date_is_no_number():
+    cells = pd.Series([pd.Timestamp("2026-01-01"), pd.NaT])
+    assert numbers(cells).isna().tolist() == [False, True]
 
 
 def test_a_missing_label_is_named(file):

@@ -140,18 +140,50 @@ def test_the_same_seed_gives_the_same_files(files):
 
 
 def test_columns_that_are_called_as_ours_are_kept(files):
-    frame = pd.read_csv(files / "pets.csv").assign(p_wrong="mine")
+    frame = pd.read_csv(files / "pets.csv").assign(p_wrong="mine", found_p_wrong="too")
     frame.to_csv(files / "pets.csv", index=False)
-    _, out = written(files, job(files, trusted=None, ignore=("p_wrong",)))
+    _, out = written(files, job(files, trusted=None, ignore=("p_wrong", "found_p_wrong")))
     header, first = records(out / "issues.csv")[:2]
     assert first[header.index("p_wrong")] == "mine"
-    assert "found_p_wrong" in header
+    assert "found_found_p_wrong" in header
+    assert len(set(header)) == len(header)
 
 
 def test_without_trusted_rows_no_row_is_left_out(files):
     found, out = written(files, job(files, trusted=None))
     assert found.issues["is_label_issue"].sum() == 10
+    assert not found.issues["drop"].any()
+    assert "that takes trusted rows" in output.sentences(found)[1]
     assert records(out / "cleaned.csv") == records(files / "pets.csv")
+
+
+def test_rows_that_tell_nothing_are_said_to(files):
+    frame = pd.DataFrame(
+        {"weight": np.random.default_rng(0).normal(size=200), "kind": ["cat", "dog", "dog", "cat"] * 50}
+    )
+    frame.to_csv(files / "pets.csv", index=False)
+    for most in (1000, 150):
+        found = find(job(files, trusted=None, most=most), quiet)
+        assert not found.issues[["is_label_issue", "drop"]].any(axis=None)
+    assert output.sentences(found) == [
+        "200 rows: they tell too little of the labels, so none can be called wrong; give trusted rows."
+    ]
+
+
+def test_trusted_labels_that_are_written_otherwise_are_refused(files):
+    pets(20, 1).replace({"cat": "Cat", "dog": "Dog"}).to_csv(files / "sure.csv", index=False)
+    with pytest.raises(bvfim.DataError, match=r"sure\.csv: the labels of the trusted rows have none in common"):
+        find(job(files), quiet)
+
+
+def test_a_shuffled_table_from_pandas(files):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    frame = pd.read_csv(files / "pets.csv").sample(frac=1, random_state=0)
+    frame.to_parquet(files / "pets.parquet")
+    found, out = written(files, job(files, data=files / "pets.parquet"))
+    assert found.issues["is_label_issue"].tolist() == (frame.index < 10).tolist()
+    assert found.columns.used == ("weight", "colour")
+    assert [record[3] for record in records(out / "issues.csv")] == ["__index_level_0__", *map(str, frame.index)]
 
 
 def test_nothing_is_written_over(files):
@@ -160,6 +192,28 @@ def test_nothing_is_written_over(files):
     with pytest.raises(bvfim.DataError, match=r"cleaned\.csv is there already; --force"):
         output.require_new(files / "out", force=False)
     output.require_new(files / "out", force=True)
+
+
+def test_what_is_read_is_not_written_over(files):
+    (files / "issues.csv").write_text("precious")
+    with pytest.raises(bvfim.DataError, match=r"issues\.csv is read, and would be written over"):
+        output.require_new(files, force=True, inputs=[files / "pets.csv", files / "issues.csv"])
+    output.require_new(files, force=True, inputs=[files / "pets.csv"])
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_once(files, monkeypatch):
+    with pytest.raises(bvfim.DataError, match=r"pets\.csv is not a folder"):
+        output.require_new(files / "pets.csv" / "out", force=False)
+    before = sorted(files.iterdir())
+    output.require_new(files / "deep" / "out", force=False)
+    assert sorted(files.iterdir()) == before
+    monkeypatch.setattr(output.tempfile, "mkdtemp", refused)
+    with pytest.raises(bvfim.DataError, match="nothing can be written there: Read-only"):
+        output.require_new(files / "out", force=False)
+
+
+def refused(**where):
+    raise OSError(30, "Read-only file system")
 
 
 def shape(path, round_, colour, rng):

@@ -83,11 +83,28 @@ def test_parquet_keeps_its_types(tmp_path):
         opened(tmp_path / "bad.parquet")
 
 
+@pytest.mark.parametrize("names", [[None], ["id"], [None, "id"]])
+def test_parquet_has_its_index_as_columns(tmp_path, names):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    frame = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": ["x", "y", "z"]})
+    frame.index = pd.MultiIndex.from_arrays([[7, 5, 6]] * len(names), names=names)
+    if len(names) == 1:
+        frame.index = frame.index.get_level_values(0)
+    frame.to_parquet(tmp_path / "t.parquet")
+    stored = [name or f"__index_level_{k}__" for k, name in enumerate(names)]
+    found = whole(tmp_path / "t.parquet")
+    assert opened(tmp_path / "t.parquet").columns == tuple(found.columns) == ("a", "b", *stored)
+    assert found["a"].tolist() == [1.5, 2.5, 3.5]
+    assert all(found[name].tolist() == [7, 5, 6] for name in stored)
+
+
 def test_a_folder_of_folders_is_a_table_of_pictures(tmp_path):
     for name in ("cat/1.png", "dog/2.PNG", "dog/deep/3.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4)).save(tmp_path / name, "PNG")
-    (tmp_path / "notes.txt").write_text("none")
+    for name in ("notes.txt", "dog/._2.png", ".DS_Store", ".cache/4.png", ".5.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("none")
     found = opened(tmp_path)
     assert found.picture == "file"
     assert whole(tmp_path).values.tolist() == [["cat/1.png", "cat"], ["dog/2.PNG", "dog"], ["dog/deep/3.png", "dog"]]

@@ -52,6 +52,21 @@ def test_without_trusted_rows_nothing_is_recommended():
     assert np.isnan(found.gain)
 
 
-@pytest.mark.parametrize(("gain", "recommended"), [(0.03, True), (-0.01, True), (-0.03, False)])
+@pytest.mark.parametrize(("gain", "recommended"), [(0.05, True), (-0.03, True), (-0.05, False)])
 def test_a_loss_within_its_error_is_none(gain, recommended):
-    assert Verdict(0.5 + gain, 0.5, 0.02, 100).recommended is recommended
+    found = Verdict(0.5 + gain, 0.5, 0.02, 100)
+    assert found.recommended is recommended
+    assert ("helps" if gain > 0 else "no difference" if recommended else "does harm") in str(found)
+
+
+@pytest.mark.parametrize(("lost", "rows", "recommended"), [(1, 1, True), (1, 60, True), (4, 60, True), (5, 60, False)])
+def test_harm_takes_more_than_a_few_lost_rows(lost, rows, recommended):
+    """With d the lost rows and no other difference, the error is √d / rows, and d > 2 √d from five on."""
+    labels = np.arange(400) % 2
+    data = mixture.Rows(10.0 * labels[: 300 + rows, None] + 0.0, labels[:300], labels[300 : 300 + rows], 2)
+    found = mixture.fit(data, 0, CONFIG)
+    found.p[300 : 300 + lost] = found.p[300 : 300 + lost, ::-1]
+    judged = verdict(data, found, CONFIG)
+    assert judged.gain == pytest.approx(-lost / rows)
+    assert judged.recommended is recommended
+    assert ("makes no difference" if recommended else "does harm") in str(judged)
