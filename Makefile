@@ -10,7 +10,7 @@ demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each me
 	$(BIN)/bvfim demo --out out/demo
 
 test: $(INSTALLED)  ## the fast tests and every example in the docstrings
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: lint types test  ## what CI runs
 

@@ -19,19 +19,22 @@ import bvfim
 from bvfim import cli, page, report, terminal
 from bvfim.status import DataError
 from tests.browser import VIEWS, assert_shown
+from tests.command import command
 
 
-def run(*arguments, cwd=None):
+def started(*arguments, cwd=None):
+    """The command in a process of its own."""
     code = "from bvfim.cli import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(Path(bvfim.__file__).parent.parent)}
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
 
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
     out = tmp_path_factory.mktemp("reproduced")
-    done = run("reproduce", "theorem", "complexity", "--quick", "--seed", "3", "--workers", "1", "--out", str(out))
+    done = command("reproduce", "theorem", "complexity", "--quick", "--seed", "3", "--workers", "1", "--out", str(out))
     assert done.returncode == 0, done.stderr
     return out
 
@@ -51,11 +54,11 @@ def test_a_resumed_run_takes_over_what_is_there_and_gives_the_same_numbers(repro
     gone = sorted((tmp_path / "theorem" / "parts").glob("*.csv"))[0]
     gone.unlink()
     options = ["--quick", "--seed", "3", "--resume", "--out", str(tmp_path)]
-    assert run("reproduce", "theorem", *options).returncode == 0
+    assert command("reproduce", "theorem", *options).returncode == 0
     assert gone.exists()
     for path in (reproduced / "theorem").glob("*.csv"):
         assert (tmp_path / "theorem" / path.name).read_text() == path.read_text()
-    other = run("reproduce", "theorem", "--quick", "--seed", "4", "--resume", "--out", str(tmp_path))
+    other = command("reproduce", "theorem", "--quick", "--seed", "4", "--resume", "--out", str(tmp_path))
     assert other.returncode == 2
     assert "the run to resume had another seed" in " ".join(other.stderr.split())
 
@@ -75,19 +78,19 @@ def test_a_browser_shows_the_page_of_a_run(reproduced, width, scheme):
     ],
 )
 def test_mistakes_end_in_one_sentence_and_code_two(arguments, message, tmp_path):
-    done = run(*arguments, cwd=tmp_path)
+    done = command(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 
 def test_help_and_version():
-    done = run("--help")
+    done = started("--help")
     assert done.returncode == 0
-    for command in ("demo", "solve", "reproduce", "bench"):
-        assert command in done.stdout
-    assert run("--version").stdout.strip() == f"bvfim {bvfim.__version__}"
-    assert run("reproduce", "--nonsense").returncode == 2
+    for name in ("demo", "solve", "reproduce", "bench", "clean"):
+        assert name in done.stdout
+    assert command("--version").stdout.strip() == f"bvfim {bvfim.__version__}"
+    assert command("reproduce", "--nonsense").returncode == 2
 
 
 GAME = Path(bvfim.__file__).parent.parent / "examples" / "stackelberg.py"
@@ -96,7 +99,7 @@ GAME = Path(bvfim.__file__).parent.parent / "examples" / "stackelberg.py"
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory):
     out = tmp_path_factory.mktemp("solved")
-    done = run("solve", str(GAME), "--out", str(out / "game"), "--seed", "1")
+    done = command("solve", str(GAME), "--out", str(out / "game"), "--seed", "1")
     assert done.returncode == 0, done.stderr
     return done, out / "game"
 
@@ -134,12 +137,12 @@ GOOD = {
 )
 def test_a_wrong_file_is_told_in_one_screen_with_its_line(line, told, tmp_path):
     (tmp_path / "file.py").write_text("\n".join(["import torch", *{**GOOD, **line}.values()]) + "\n")
-    done = run("solve", "file.py", cwd=tmp_path)
+    done = command("solve", "file.py", cwd=tmp_path)
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 24
-    assert "Traceback" in run("solve", "file.py", "--debug", cwd=tmp_path).stderr
+    assert "Traceback" in command("solve", "file.py", "--debug", cwd=tmp_path).stderr
 
 
 def test_a_narrow_terminal_gets_the_columns_that_fit(reproduced, monkeypatch, capsys):

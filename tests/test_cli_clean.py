@@ -7,12 +7,16 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import bvfim
+from bvfim.cleaning import output
 from tests.browser import BROWSER
+from tests.command import command
 
 HOSTILE = [
     "</script><script>window.hacked = 1</script>",
@@ -23,8 +27,7 @@ HOSTILE = [
 
 
 def clean(folder, *arguments):
-    command = [sys.executable, "-c", "from bvfim.cli import main; main()", "clean", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return command("clean", *arguments, cwd=folder)
 
 
 def records(path):
@@ -53,6 +56,14 @@ def folder(tmp_path):
 ASKED = ("pets.csv", "--label", "kind", "--trusted", "sure.csv", "--no-bilevel")
 
 
+def test_the_command_of_a_shell(folder):
+    shell = [sys.executable, "-c", "from bvfim.cli import main; main()", "clean", "none.csv"]
+    ran = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 2
+    assert "none.csv" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_it_says_what_it_found_and_dry_runs_write_nothing(folder):
     before = sorted(path.name for path in folder.iterdir())
     ran = clean(folder, *ASKED, "--dry-run")
@@ -70,6 +81,21 @@ def test_exit_codes(folder):
     assert clean(folder, *ASKED, "--force", "--fail-above", "0.5").returncode == 0
     config = json.loads((folder / "pets-cleaned" / "config.json").read_text())
     assert 5 <= config["dropped"] <= 8, "no right label, and most of the wrong ones"
+
+
+def test_the_folder_of_results_stands_beside_the_data(tmp_path, monkeypatch):
+    inside = tmp_path / "photos.v2"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    for data in (".", inside, "../photos.v2", "../photos.v2/."):
+        assert output.beside(Path(data)).resolve() == tmp_path / "photos.v2-cleaned"
+    assert output.beside(Path("..")) == tmp_path.with_name(f"{tmp_path.name}-cleaned")
+    assert output.beside(Path("pets.tar.csv")) == Path("pets.tar-cleaned")
+    with pytest.raises(bvfim.DataError, match="--out"):
+        output.beside(Path("/"))
+    ran = clean(inside, ".")
+    assert ran.returncode == 2
+    assert "there is no picture in this folder" in ran.stderr.replace("\n", " ")
 
 
 def latin(folder):
