@@ -192,6 +192,21 @@ def test_mini_imagenet_in_its_folder_is_run(tmp_path, monkeypatch):
     assert table["paper"].isna().all(), "the paper has 5 ways"
 
 
+def test_quick_keeps_what_was_asked_for():
+    assert (Config().quick().methods, Config().quick().steps) == (("BVFIM",), 200)
+    asked = Config(methods=("RHG", "BDA"), steps=7).quick()
+    assert (asked.methods, asked.steps) == (("RHG", "BDA"), 7)
+
+
+def test_the_parts_have_draws_of_their_own_for_any_seed(small):
+    for seed in (0, 2**63 - 1):
+        drawn = [
+            next(fewshot.stream("omniglot", part, Shape(3, 1, 2, 2), Config(seed=seed)))
+            for part in ("train", "validation", "test")
+        ]
+        assert len({float(tasks.support.sum()) for tasks in drawn}) == 3
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
