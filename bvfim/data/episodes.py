@@ -58,6 +58,26 @@ class Shape:
                 raise DataError(f"{name} must be a whole number of at least {least}, not {number!r}")
 
 
+def require_enough(images: ClassImages, shape: Shape, rotations: bool = False) -> None:
+    """Refuse tasks with more classes, or with more images of a class, than there are.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.data.episodes import Shape, require_enough
+        >>> from bvfim.data.fewshot import ClassImages
+        >>> require_enough(ClassImages(np.zeros((6, 1, 8, 8), np.uint8), np.full(2, 3), ("a", "b")), Shape(ways=3))
+        Traceback (most recent call last):
+        bvfim.status.DataError: 3 ways of 2 classes
+    """
+    classes = len(images) * (4 if rotations else 1)
+    if classes < shape.ways:
+        raise DataError(f"{shape.ways} ways of {classes} classes")
+    fewest = int(images.counts.min())
+    if fewest < shape.shots + shape.queries:
+        name = images.names[int(images.counts.argmin())]
+        raise DataError(f"{shape.shots} shots and {shape.queries} queries of class {name}, which has {fewest} images")
+
+
 class Episodes:
     """An endless stream of :class:`Tasks`, drawn on the device, with a position that can be saved.
 
@@ -83,15 +103,8 @@ class Episodes:
     def __init__(
         self, images: ClassImages, shape: Shape, rotations: bool = False, seed: int = 0, device: Any = "cpu"
     ) -> None:
+        require_enough(images, shape, rotations)
         self.shape, self._turns = shape, 4 if rotations else 1
-        if len(images) * self._turns < shape.ways:
-            raise DataError(f"{shape.ways} ways of {len(images) * self._turns} classes")
-        each, fewest = shape.shots + shape.queries, int(images.counts.min())
-        if fewest < each:
-            name = images.names[int(images.counts.argmin())]
-            raise DataError(
-                f"{shape.shots} shots and {shape.queries} queries of class {name}, which has {fewest} images"
-            )
         self._pixels = torch.from_numpy(images.pixels).to(device)
         self._counts = torch.from_numpy(images.counts).to(device)
         self._first = self._counts.cumsum(0) - self._counts

@@ -7,8 +7,10 @@ number of steps that do best on validation classes. A run saves itself as it goe
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import torch
 import bvfim
 from bvfim.callbacks import Checkpoint, ProgressBar, TensorBoard
 from bvfim.data import fewshot
-from bvfim.data.episodes import Episodes, Shape
+from bvfim.data.episodes import Episodes, Shape, require_enough
 from bvfim.experiments.fewshot_model import FITS, accuracies, fixed_moments, heads, network, problem
 from bvfim.experiments.fewshot_report import results
 from bvfim.experiments.parts import How, Part, finished, measured
@@ -34,6 +36,8 @@ EXTRA = ("BVFIM-printed", "BVFIM-barrier")
 """What else can be asked for: the settings as they are printed, and the theorem's barrier."""
 TASKS = {"omniglot": 16, "cifar-fs": 4, "miniimagenet": 4}
 """The tasks of a draw, as in the paper, which has no CIFAR-FS."""
+TURNED = ("omniglot",)
+"""Whose classes, turned by 90, 180 and 270 degrees, count as further ones."""
 JUDGED = 10
 """The tasks that are judged at once."""
 
@@ -87,9 +91,14 @@ class Config:
             unknown = [name for name in given if name not in names]
             if unknown or not given:
                 raise DataError(no_such(what, unknown[0] if unknown else "", names))
-        for ways in self.ways:
-            for shots in self.shots:
-                Shape(ways, shots, self.queries)
+        for name in ("ways", "shots"):
+            if not getattr(self, name):
+                raise DataError(f"{name} is empty")
+        for name in ("steps", "episodes"):
+            if getattr(self, name) < 1:
+                raise DataError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+        for ways, shots in product(self.ways, self.shots):
+            Shape(ways, shots, self.queries, 1 if self.tasks is None else self.tasks)
 
     def quick(self) -> Config:
         """Smaller, to see that it learns: a minute on two cores. What was asked for by name stays."""
@@ -120,16 +129,32 @@ def _loaded(name: str) -> fewshot.FewShot:
     return fewshot.load(name)
 
 
+def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]:
+    """The size of a draw from each part of a data set; what is judged has 15 queries, or as many as there are.
+
+    Raises:
+        DataError: when a part has too few classes or images.
+    """
+    data, turned = _loaded(name), name in TURNED
+    fewest = min(int(part.counts.min()) for part in (data.validation, data.test))
+    judged = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
+    found = {"train": Shape(ways, shots, config.queries, config.tasks or TASKS[name])}
+    found |= {"validation": judged, "test": judged}
+    for part, shape in found.items():
+        require_enough(getattr(data, part), shape, turned)
+    return found
+
+
 def stream(name: str, part: str, shape: Shape, config: Config) -> Episodes:
     """The draws from one part of a data set; turned characters count as further classes."""
     images: fewshot.ClassImages = getattr(_loaded(name), part)
     seed = (3 * config.seed + ("train", "validation", "test").index(part)) % 2**63
-    return Episodes(images, shape, name == "omniglot", seed, config.device)
+    return Episodes(images, shape, name in TURNED, seed, config.device)
 
 
 def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
     """The end of one run, which goes on from what was saved where it is asked to."""
-    shape = Shape(ways, shots, config.queries, config.tasks or TASKS[name])
+    shape = shapes(name, ways, shots, config)["train"]
     _, channels, side, _ = _loaded(name).train.pixels.shape
     x = network(channels, config.width, config.seed, config.device)
     callbacks: list[Any] = [ProgressBar(f"{name} {ways}-way {shots}-shot {label}")]
@@ -157,16 +182,15 @@ def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str
 
     Twice: with the images of a task normalised together, and by the moments of training images, on the same tasks.
     """
-    data = _loaded(name)
-    fewest = min(int(data.validation.counts.min()), int(data.test.counts.min()))
-    shape = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
+    own = shapes(name, ways, shots, config)
+    shape = own["test"]
     tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, FITS)
     lr, steps = fit = max(tried, key=lambda fit: float(tried[fit].mean()))
-    seen = next(stream(name, "train", Shape(ways, shots, config.queries, JUDGED), config))
+    seen = next(stream(name, "train", replace(own["train"], tasks=JUDGED), config))
     moments = fixed_moments(x, torch.cat([seen.support, seen.query], 1))
     found, alone = (
-        100 * accuracies(x, stream(name, "test", shape, config), config.episodes, {lr: (steps,)}, own)[fit]
-        for own in ((), moments)
+        100 * accuracies(x, stream(name, "test", shape, config), config.episodes, {lr: (steps,)}, by)[fit]
+        for by in ((), moments)
     )
     return {
         "accuracy": float(found.mean()),
@@ -205,13 +229,17 @@ def run(config: Config, how: How = How()) -> Results:
         how: where runs are saved as they go. They share no machine: one process takes them one after another.
     """
     folder = None if how.folder is None else how.folder.parent / "runs"
+    going_on = how.resume and how.folder is not None and (how.folder / "config.json").exists()
+    if folder is not None and not going_on:
+        shutil.rmtree(folder, ignore_errors=True)  # of a run with other settings, which is not to be mixed in
     cells = [
         (d, n, m, label) for d in config.data for n in config.ways for m in config.shots for label in config.methods
     ]
     parts: dict[str, Part] = {}
     for own in cells:
+        shapes(*own[:3], config)  # what can't be drawn is said before hours of work
         name = slug("{} {}-way {}-shot {}".format(*own))
         saved = None if folder is None else folder / f"{name}.safetensors"
-        parts[name] = partial(cell, *own, config, saved, how.resume)
+        parts[name] = partial(cell, *own, config, saved, going_on)
     alone = How(how.folder, how.resume)  # each run has a bar of its own
     return results(config, pd.concat(measured(config, parts, alone).values(), ignore_index=True))

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bvfim.experiments.cleaning_settings import SOUND
 from bvfim.experiments.paper import FEW_SHOT, PROTOTYPES
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
@@ -71,6 +72,7 @@ def _sentence(rows: list[Any]) -> str:
         words.append(
             f"{row['data']} {row['ways']}-way {row['shots']}-shot {row['method']}: {row['accuracy']:.2f} ± "
             f"{row['interval']:.2f} (chance {chance:g}) after {row['steps']} steps and {row['seconds']:.0f} s"
+            + ("" if row["status"] in SOUND else f", where it broke off: {row['status']}")
         )
     return "; ".join(words) + "."
 

@@ -192,6 +192,34 @@ def test_mini_imagenet_in_its_folder_is_run(tmp_path, monkeypatch):
     assert table["paper"].isna().all(), "the paper has 5 ways"
 
 
+def test_an_earlier_run_with_other_settings_is_not_mixed_in(small, tmp_path, monkeypatch):
+    how, longer = How(tmp_path / "parts"), Config(**{**vars(TINY), "steps": 9})
+    fewshot.run(longer, how)
+
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fewshot, "train", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fewshot.run(TINY, how)
+    found = fewshot.run(TINY, How(tmp_path / "parts", resume=True))
+    assert found.tables["few-shot"]["steps"].tolist() == [3]
+
+
+def test_what_cannot_be_drawn_is_said_before_the_work(small, monkeypatch):
+    monkeypatch.setattr(fewshot, "train", lambda *given: pytest.fail("it was trained"))
+    with pytest.raises(DataError, match="25 ways of 24 classes"):
+        fewshot.run(Config(ways=(3, 25), queries=2))
+    with pytest.raises(DataError, match="8 shots and 1 queries of class 0-0, which has 8 images"):
+        fewshot.run(Config(ways=(3,), shots=(8,), queries=1))
+
+
+def test_a_run_that_broke_off_says_so(small):
+    found = fewshot.run(Config(**{**vars(TINY), "methods": ("RHG",), "lr": 1e38}))
+    assert "broke off: non_finite" in found.sections[0].ours
+
+
 def test_quick_keeps_what_was_asked_for():
     assert (Config().quick().methods, Config().quick().steps) == (("BVFIM",), 200)
     asked = Config(methods=("RHG", "BDA"), steps=7).quick()
@@ -214,6 +242,10 @@ def test_the_parts_have_draws_of_their_own_for_any_seed(small):
         ({"methods": ("CG",)}, "no method is called 'CG'"),
         ({"ways": (1,)}, "ways must be a whole number of at least 2"),
         ({"shots": (0,)}, "shots must be a whole number of at least 1"),
+        ({"ways": ()}, "ways is empty"),
+        ({"tasks": 0}, "tasks must be a whole number of at least 1"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"episodes": 0}, "episodes must be at least 1"),
     ],
 )
 def test_what_is_not_known_is_refused(given, said):
