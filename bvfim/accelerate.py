@@ -59,9 +59,8 @@ def compiled(problem: Problem) -> Problem:
     """The problem whose :class:`At` compiles inner steps, and whose context is compiled."""
     context = None if problem.context is None else torch.compile(problem.context, dynamic=False)
     found = _Compiled(problem.upper, problem.lower, problem.x_set, problem.y_set, context, problem.joint)
-    found.__dict__["_takes_data"] = (
-        problem._takes_data
-    )  # looked up there, it takes a lock, which compilers can't follow
+    # Looked up there for the first time, it would take a lock, which compilers can't follow.
+    found.__dict__["_takes_data"] = problem._takes_data
     return found
 
 
@@ -185,11 +184,10 @@ class Accelerated:
 
     def _give_up(self, error: Exception) -> None:
         self.recordings.clear()
-        what, then = (
-            ("compiled", "is recorded as it is") if self.compile else ("recorded as a CUDA graph", "runs plainly")
-        )
+        what = "compiled" if self.compile else "recorded as a CUDA graph"
+        then = "is recorded as it is" if self.compile and self.record else "runs plainly"
         if not (self.compile and self.record):
-            self.plain, then = Plain(self.method), "runs plainly"
+            self.plain = Plain(self.method)
         self.compile = False
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         warnings.warn(f"the step could not be {what} and {then}: {reason}", BvfimWarning, stacklevel=2)

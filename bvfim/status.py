@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 
 class Status(enum.Enum):
@@ -163,3 +163,17 @@ def no_such(kind: str, name: str, known: Collection[str]) -> str:
     return f"no {kind} is called {name!r}; " + (
         f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
     )
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse the first of some names that is not known.
+
+    Example:
+        >>> from bvfim.status import require_known
+        >>> require_known("colour", ["red", "rde"], ["red", "blue"])
+        Traceback (most recent call last):
+        bvfim.status.DataError: no colour is called 'rde'; did you mean 'red'?
+    """
+    for name in names:
+        if name not in known:
+            raise DataError(no_such(kind, name, known))

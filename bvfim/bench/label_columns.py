@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bvfim import data
 from bvfim.cleaning.arrays import Array, Labels, Mask
 from bvfim.data.embedding import embedded
-from bvfim.status import DataError, no_such
+from bvfim.status import DataError, require_known
 
 TEST, DIRECTIONS, LEARNED = 3000, 50, 10_000
 """Test rows at most, and of MNIST's images the main directions and how many of the images they are learned from."""
@@ -93,12 +93,8 @@ def columns(names: tuple[str, ...], noises: tuple[str, ...], trusted: tuple[int,
         >>> [str(column) for column in columns(("digits",), ("pair flip 0.3",), (50, 5000))]
         ['digits, pair flip 0.3, 50 trusted']
     """
-    for name in names:
-        if name not in SOURCES:
-            raise DataError(no_such("data set of the benchmark", name, SOURCES))
-    for noise in noises:
-        if noise not in (*SYNTHETIC, *HUMAN):
-            raise DataError(no_such("noise of the benchmark", noise, (*SYNTHETIC, *HUMAN)))
+    require_known("data set of the benchmark", names, SOURCES)
+    require_known("noise of the benchmark", noises, (*SYNTHETIC, *HUMAN))
     found = [
         Column(name, noise, size)
         for name in dict.fromkeys(names)

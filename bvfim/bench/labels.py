@@ -24,7 +24,7 @@ from bvfim.experiments.cleaning import f1
 from bvfim.experiments.parts import How, Part, measured
 from bvfim.plots import CYCLE, panels
 from bvfim.report import Results, Section
-from bvfim.status import DataError, no_such
+from bvfim.status import require_known
 from bvfim.words import slug
 
 MEASURES = ("F1", "AUROC", "AP", "calibration error", "accuracy", "seconds")
@@ -76,9 +76,7 @@ def run(config: Config, how: How = How()) -> Results:
         how: where the parts are saved, and how many processes share them.
     """
     asked = columns(config.data, config.noises, config.trusted)
-    for name in config.contestants:
-        if name not in CONTESTANTS:
-            raise DataError(no_such("contestant", name, CONTESTANTS))
+    require_known("contestant", config.contestants, CONTESTANTS)
     absent = _absent(config)
     taking = tuple(name for name in config.contestants if name not in CLEANLAB or not absent)
     for name in dict.fromkeys(column.data for column in asked):

@@ -9,7 +9,7 @@ from typing import Any
 import bvfim
 from bvfim.cleaning.network import falling
 from bvfim.experiments import cleaning
-from bvfim.status import DataError, Status, no_such
+from bvfim.status import DataError, Status, require_known
 
 TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
 """The methods of Table 3, in its order."""
@@ -91,9 +91,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for what, given, known in (("problem", self.data, DATA), ("method", self.methods, (*TABLE, *EXTRA, *FEW))):
-            unknown = [name for name in given if name not in known]
-            if unknown or not given:
-                raise DataError(no_such(what, unknown[0] if unknown else "", known))
+            require_known(what, given or ("",), known)
         if not 0 < self.held < 1:
             raise DataError(f"held must lie between 0 and 1, not {self.held!r}")
         for problem in self.data:

@@ -27,7 +27,7 @@ from bvfim.experiments.fewshot_report import results
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
 from bvfim.schedules import harmonic
-from bvfim.status import DataError, no_such
+from bvfim.status import DataError, require_known
 from bvfim.words import slug
 
 METHODS = ("RHG", "TRHG", "BDA", "BVFIM")
@@ -88,9 +88,7 @@ class Config:
     def __post_init__(self) -> None:
         known = (("data set", self.data, fewshot.NAMES), ("method", self.methods, (*METHODS, *EXTRA)))
         for what, given, names in known:
-            unknown = [name for name in given if name not in names]
-            if unknown or not given:
-                raise DataError(no_such(what, unknown[0] if unknown else "", names))
+            require_known(what, given or ("",), names)
         for name in ("ways", "shots"):
             if not getattr(self, name):
                 raise DataError(f"{name} is empty")

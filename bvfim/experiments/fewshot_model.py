@@ -60,12 +60,7 @@ def features(x: list[dict[str, Tensor]], images: Tensor, moments: Sequence[Momen
         >>> features(network(1), torch.rand(2, 5, 1, 28, 28)).shape
         torch.Size([2, 5, 64])
     """
-    tasks, count = images.shape[:2]
-    found = images.flatten(0, 1)
-    for k, block in enumerate(x):
-        maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
-        found = _activated(block, maps, moments[k] if moments else _moments(maps))
-    return found.flatten(1).unflatten(0, (tasks, count))
+    return _shown(x, images, moments)[0]
 
 
 @torch.no_grad()
@@ -79,16 +74,18 @@ def fixed_moments(x: list[dict[str, Tensor]], images: Tensor) -> list[Moments]:
         >>> torch.allclose(features(x, images), features(x, images, fixed_moments(x, images)))
         True
     """
-    found, moments = images.flatten(0, 1), []
-    for block in x:
-        maps = functional.conv2d(found, block["filters"], padding=1)[None]
-        moments.append(_moments(maps))
-        found = _activated(block, maps, moments[-1])
-    return moments
+    return _shown(x, images.flatten(0, 1)[None], ())[1]
 
 
-def _moments(maps: Tensor) -> Moments:
-    return torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True)
+def _shown(x: list[dict[str, Tensor]], images: Tensor, moments: Sequence[Moments]) -> tuple[Tensor, list[Moments]]:
+    """The features of the images, and what the channels of each block were normalised by."""
+    tasks, count = images.shape[:2]
+    found, used = images.flatten(0, 1), list[Moments]()
+    for k, block in enumerate(x):
+        maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
+        used.append(moments[k] if moments else torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True))
+        found = _activated(block, maps, used[k])
+    return found.flatten(1).unflatten(0, (tasks, count)), used
 
 
 def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tensor:

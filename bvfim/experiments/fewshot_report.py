@@ -36,10 +36,8 @@ def results(config: Any, raw: pd.DataFrame) -> Results:
         config: what was asked for.
         raw: a row for each point of each run's course, with what came of the run.
     """
-    table = raw.drop_duplicates(KEY).assign(
-        paper=[_published(*key) for key in raw.drop_duplicates(KEY)[KEY].to_numpy()]
-    )
-    table = table.set_index(KEY)[SHOWN]
+    runs = raw.drop_duplicates(KEY)
+    table = runs.assign(paper=[_published(*key) for key in runs[KEY].to_numpy()]).set_index(KEY)[SHOWN]
     notes = [f"{name}: {note}." for name, note in raw[["data", "note"]].drop_duplicates().to_numpy() if note]
     rows: list[Any] = table.reset_index().to_dict("records")
     section = Section(
