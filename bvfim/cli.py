@@ -42,6 +42,7 @@ from bvfim.terminal import (
     require_device,
     saved,
     show,
+    size_and_count,
 )
 
 app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -139,6 +140,13 @@ def reproduce(
         str | None, typer.Option(help="Of few-shot, with commas: images of a class to learn from.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Of toy, cleaning, few-shot: upper steps of a run.")] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of few-shot: step size and number of steps of a test head, as 0.1,10; nothing is left to choose by "
+            "the validation classes, which are learned from too."
+        ),
+    ] = None,
     log: Annotated[bool | None, typer.Option("--log", help="Of few-shot: log the runs for TensorBoard.")] = None,
 ) -> None:
     """Run experiments of the paper and put our numbers beside its own, on one page."""
@@ -146,6 +154,7 @@ def reproduce(
     given = {"data": data, "methods": None if methods == "all" else methods}
     asked: dict[str, Any] = {name: listed(text) for name, text in given.items() if text is not None}
     asked |= {name: counts(text, name) for name, text in (("ways", ways), ("shots", shots)) if text is not None}
+    asked |= {} if fit is None else {"fit": size_and_count(fit, "fit")}
     asked |= {name: value for name, value in (("seeds", seeds), ("steps", steps), ("log", log)) if value is not None}
     own = _own(chosen, asked)
     require_device(device)

@@ -41,6 +41,15 @@ def counts(text: str, option: str) -> tuple[int, ...]:
         raise DataError(f"--{option} {text}: these are no whole numbers") from error
 
 
+def size_and_count(text: str, option: str) -> tuple[float, int]:
+    """A number and a whole number, with a comma between them."""
+    try:
+        size, count = text.split(",")
+        return float(size), int(count)
+    except ValueError as error:
+        raise DataError(f"--{option} {text}: this is no number and whole number, as in 0.1,10") from error
+
+
 def require_device(device: str) -> None:
     """Refuse a device that can't be computed on, before the work rather than in it."""
     try:

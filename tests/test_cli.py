@@ -166,6 +166,7 @@ def test_marks_in_a_table_are_shown_as_they_are(capsys):
     ("arguments", "message"),
     [
         (["few-shot", "--ways", "five"], "--ways five: these are no whole numbers"),
+        (["few-shot", "--fit", "0.1"], "--fit 0.1: this is no number and whole number, as in 0.1,10"),
         (["few-shot", "--ways", "1"], "ways must be a whole number of at least 2, not 1"),
         (["few-shot", "--data", "digits"], "no data set is called 'digits'"),
         (["few-shot", "--methods", "CG"], "no method is called 'CG'"),

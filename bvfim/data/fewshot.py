@@ -134,6 +134,19 @@ def grouped(pixels: NDArray[np.uint8], labels: Sequence[int] | NDArray[np.int64]
     return ClassImages(np.ascontiguousarray(pixels[rows]), counts, tuple(names))
 
 
+def joined(*parts: ClassImages) -> ClassImages:
+    """The classes of all parts.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.data.fewshot import grouped, joined
+        >>> joined(*[grouped(np.zeros((4, 3, 8, 8), np.uint8), [0] * 4, [name]) for name in ("cat", "dog")]).names
+        ('cat', 'dog')
+    """
+    pixels, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("pixels", "counts"))
+    return ClassImages(pixels, counts, tuple(name for part in parts for name in part.names))
+
+
 def _omniglot() -> FewShot:
     data = omniglot.load()
     train, validation, test = _parts(data, _VALIDATION_CHARACTERS, _TEST_CHARACTERS)

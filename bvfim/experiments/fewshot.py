@@ -57,6 +57,9 @@ class Config:
         T, lr: lower steps of RHG, TRHG (which goes back through half of them) and BDA, and their size.
         x_lr: of Adam, which moves x; it falls to zero along a cosine.
         episodes: test tasks, and as many validation tasks.
+        fit: step size and number of steps that fit a head to a test task; where it is ``None``, those that do best on
+            validation classes. Where it is given, these have nothing to choose, and are learned from too, as Snell et
+            al. (Prototypical networks for few-shot learning, 2017) do in the end.
         every: steps between two checkpoints; one is also written every minute.
         log: whether the runs are logged for TensorBoard.
         seed: of the network and the draws.
@@ -79,7 +82,8 @@ class Config:
     T: int = 5
     lr: float = 0.1
     x_lr: float = 1e-3
-    episodes: int = 600
+    episodes: int = 1000
+    fit: tuple[float, int] | None = None
     every: int = 1000
     log: bool = False
     seed: int = 0
@@ -95,6 +99,8 @@ class Config:
         for name in ("steps", "episodes"):
             if getattr(self, name) < 1:
                 raise DataError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+        if self.fit is not None and not (0 < self.fit[0] < math.inf and self.fit[1] >= 1):
+            raise DataError(f"fit must be a step size above 0 and at least 1 step, not {self.fit!r}")
         for ways, shots in product(self.ways, self.shots):
             Shape(ways, shots, self.queries, 1 if self.tasks is None else self.tasks)
 
@@ -127,6 +133,15 @@ def _loaded(name: str) -> fewshot.FewShot:
     return fewshot.load(name)
 
 
+def classes(name: str, part: str, config: Config) -> fewshot.ClassImages:
+    """The classes of a part; where no fit is to be chosen, those of validation are learned from too."""
+    data = _loaded(name)
+    if part == "train" and config.fit is not None:
+        return fewshot.joined(data.train, data.validation)
+    found: fewshot.ClassImages = getattr(data, part)
+    return found
+
+
 def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]:
     """The size of a draw from each part of a data set; what is judged has 15 queries, or as many as there are.
 
@@ -139,15 +154,14 @@ def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]
     found = {"train": Shape(ways, shots, config.queries, config.tasks or TASKS[name])}
     found |= {"validation": judged, "test": judged}
     for part, shape in found.items():
-        require_enough(getattr(data, part), shape, turned)
+        require_enough(classes(name, part, config), shape, turned)
     return found
 
 
 def stream(name: str, part: str, shape: Shape, config: Config) -> Episodes:
     """The draws from one part of a data set; turned characters count as further classes."""
-    images: fewshot.ClassImages = getattr(_loaded(name), part)
     seed = (3 * config.seed + ("train", "validation", "test").index(part)) % 2**63
-    return Episodes(images, shape, name in TURNED, seed, config.device)
+    return Episodes(classes(name, part, config), shape, name in TURNED, seed, config.device)
 
 
 def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
@@ -176,13 +190,14 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
 
 
 def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str, Any]:
-    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit that validation tasks chose.
+    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit, which validation tasks choose.
 
     Twice: with the images of a task normalised together, and by the moments of training images, on the same tasks.
     """
     own = shapes(name, ways, shots, config)
     shape = own["test"]
-    tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, FITS)
+    fits = FITS if config.fit is None else {config.fit[0]: (config.fit[1],)}
+    tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, fits)
     lr, steps = fit = max(tried, key=lambda fit: float(tried[fit].mean()))
     seen = next(stream(name, "train", replace(own["train"], tasks=JUDGED), config))
     moments = fixed_moments(x, torch.cat([seen.support, seen.query], 1))

@@ -176,16 +176,14 @@ def accuracies(
     Returns:
         The accuracies by size and number of the steps.
     """
-    found: dict[tuple[float, int], list[Tensor]] = {(lr, steps): [] for lr in fits for steps in fits[lr]}
-    for _ in range(-(-count // episodes.shape.tasks)):
-        drawn = next(episodes)
-        tasks = embedded(x, drawn, moments)
-        at = ON_FEATURES.at(x, tasks)
-        for lr in fits:
-            y, taken = heads(x, len(drawn.query), episodes.shape.ways, drawn.query.shape[-1]), 0
-            for steps in fits[lr]:
-                y = descend(at, lambda at, y: at.lower_grad(y)[1], y, steps - taken, GradientDescent(lr))
-                right = scores(y, tasks.query).argmax(-1) == tasks.query_labels
-                found[lr, steps].append(right.double().mean(1))
-                taken = steps
-    return {fit: torch.cat(shares) for fit, shares in found.items()}
+    draws = [embedded(x, next(episodes), moments) for _ in range(-(-count // episodes.shape.tasks))]
+    support, query = (torch.cat([getattr(drawn, name) for drawn in draws]) for name in ("support", "query"))
+    tasks = draws[0]._replace(support=support, query=query)
+    at, found = ON_FEATURES.at(x, tasks), dict[tuple[float, int], Tensor]()
+    for lr in fits:
+        y, taken = support.new_zeros(len(support), episodes.shape.ways, support.shape[-1] + 1), 0
+        for steps in fits[lr]:
+            y = descend(at, lambda at, y: at.lower_grad(y)[1], y, steps - taken, GradientDescent(lr))
+            right = scores(y, query).argmax(-1) == tasks.query_labels
+            found[lr, steps], taken = right.double().mean(1), steps
+    return found

@@ -44,7 +44,7 @@ def results(config: Any, raw: pd.DataFrame) -> Results:
         "Few-shot learning",
         f"{config.steps} upper steps for every method, on the same tasks. Accuracy, in per cent, is that on tasks of "
         "classes that no run has seen, and the interval half of its 95 per cent interval. A fresh head is fitted to "
-        "each test task, with the step size and the number of steps that do best on validation classes. The images of "
+        f"each test task, with the step size and the number of steps that {_chosen(config)}. The images of "
         "a task are normalised together, its query images too; each alone is the accuracy where they are "
         "normalised by training images. ms is the median time of an upper step. For CIFAR-FS, "
         "which the paper does not have, the figure beside ours is that of prototypical networks (Bertinetto et al., "
@@ -56,6 +56,12 @@ def results(config: Any, raw: pd.DataFrame) -> Results:
     )
     summary = {" ".join(str(row[name]) for name in KEY): round(row["accuracy"], 2) for row in rows}
     return Results({"few-shot": table, "course": raw}, {"course": _figure(raw)}, summary, (section,))
+
+
+def _chosen(config: Any) -> str:
+    if config.fit is None:
+        return "do best on validation classes"
+    return "were given; the validation classes are learned from too, and their accuracy says nothing of new classes"
 
 
 def _published(data: str, ways: int, shots: int, label: str) -> float:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -141,6 +143,23 @@ def test_the_interval_is_that_of_the_mean(small):
     (own,) = shares.values()
     assert found["accuracy"] == pytest.approx(100 * own.mean().item())
     assert found["interval"] == pytest.approx(196 * own.std().item() / len(own) ** 0.5)
+
+
+def test_with_a_fit_that_is_given_validation_classes_are_learned_from(small):
+    given = replace(TINY, fit=(0.3, 4))
+    assert fewshot.classes("omniglot", "train", given).names == SMALL.train.names + SMALL.validation.names
+    assert fewshot.classes("omniglot", "train", TINY) is SMALL.train
+    assert fewshot.classes("omniglot", "test", given) is SMALL.test
+    found = fewshot.run(given)
+    assert found.tables["few-shot"][["fit lr", "fit steps"]].to_numpy().tolist() == [[0.3, 4]]
+    assert "the validation classes are learned from too" in found.sections[0].text
+    assert "do best on validation classes" in fewshot.run(TINY).sections[0].text
+
+
+@pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (0.1, 0)])
+def test_a_fit_that_fits_nothing_is_refused(fit):
+    with pytest.raises(DataError, match="fit must be a step size above 0 and at least 1 step"):
+        Config(fit=fit)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_end(small, tmp_path, monkeypatch):
