@@ -21,7 +21,7 @@ from bvfim.cleaning.columns import Columns, columns_of
 from bvfim.cleaning.inputs import require_common
 from bvfim.cleaning.pictures import Pictures
 from bvfim.cleaning.table import Table, opened, text
-from bvfim.data.embedding import Embedding
+from bvfim.data.embedding import Embedding, fitting
 from bvfim.status import DataError, no_such
 
 Progress = Callable[[str, float], object]
@@ -106,7 +106,7 @@ def find(job: Job, progress: Progress) -> Found:
     cleaner = LabelCleaner(
         bilevel=job.bilevel, random_state=job.seed, progress=lambda share: progress("learning", share)
     )
-    cleaner.fit(encoder.fitted(X), y.astype(str), mask if mask.any() else None)
+    cleaner.fit(encoder.fitted(X, y.astype(str)), y.astype(str), mask if mask.any() else None)
     issues = cleaner.label_issues_.iloc[: len(rows)].set_index(rows)
     if len(rows) < columns.rows:
         issues = pd.concat([issues, *_judged(cleaner, encoder, table, labels, rows, progress)]).sort_index()
@@ -206,10 +206,10 @@ class _Encoder:
     def stacked(self, *parts: Any) -> Any:
         return pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
 
-    def fitted(self, raw: Any) -> Any:
+    def fitted(self, raw: Any, labels: NDArray[Any]) -> Any:
         """What is learned from; with pictures the embedding is learned first."""
         if self.columns.picture is not None:
-            self.embedding = Embedding(raw)
+            self.embedding = fitting(raw, labels)
         return self(raw)
 
     def __call__(self, raw: Any) -> Any:

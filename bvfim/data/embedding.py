@@ -1,8 +1,7 @@
-"""A cheap embedding of small colour images: random patches as filters, pooled, projected onto their main directions.
+"""Pictures as short rows whose distances mean something.
 
-After Coates, Lee and Ng, An analysis of single-layer networks in unsupervised feature learning, 2011: patches are
-normalised and whitened, some of them serve as filters, both halves of the responses are pooled over a grid. No label is
-seen. The square root evens the pooled responses out.
+What is seen in a picture, by a network that has learned from photographs (:mod:`bvfim.data.encoder`) or by patches of
+the pictures themselves (:mod:`bvfim.data.patches`), along the main directions of what is seen in some of them.
 """
 
 from __future__ import annotations
@@ -11,125 +10,66 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
-from torch.nn import functional
 
-from bvfim.data import files, npz
+from bvfim.data import encoder, files, npz
 from bvfim.data.dataset import Dataset
+from bvfim.data.patches import Patches
 from bvfim.status import DataError
 
 Rows = NDArray[np.float32]
-VERSION = 1
+VERSION = 2
 """Of what is computed: another one makes every stored embedding anew."""
+BY_NETWORK, BY_PATCHES = 100, 200
+"""How many directions are kept of what the network sees, and of what the patches see."""
+IMAGES = 5_000
+"""How many pictures the directions are learned from, at most."""
 FLAT = 1e-6
 """Directions with less than this share of the largest variance are left out."""
-BATCH = 20
-"""Images whose patches are in memory at once."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Of an embedding.
-
-    Args:
-        filters: how many patches serve as filters.
-        dimensions: how many directions are kept, each scaled by the fourth root of its variance.
-        grid: how many cells the responses are pooled over, along each side.
-        threshold: below which a response counts as none.
-        side: of a patch, in pixels.
-        patches: how many the whitening is learned from.
-        images: how many the directions are learned from, at most.
-        whitening: what is added to the variances before they are evened out.
-        contrast: what is added to the variance of a patch before it is scaled to one.
-        seed: of the patches and the images.
-    """
-
-    filters: int = 400
-    dimensions: int = 200
-    grid: int = 3
-    threshold: float = 0.25
-    side: int = 6
-    patches: int = 30_000
-    images: int = 5_000
-    whitening: float = 0.1
-    contrast: float = 0.01
-    seed: int = 0
-
-
-DEFAULT = Settings()
+FAINT = 1e-3
+"""What is seen so little, beside what varies most, is not scaled up further."""
+NEIGHBOURS, COMPARED = 10, 2000
+"""How many neighbours of a picture are asked for their labels, and how many pictures are."""
 
 
 class Embedding:
-    """The filters and the directions, learned from images.
+    """The main directions of what is seen in some pictures; called, it gives other pictures along these.
 
     Args:
-        images: of shape (n, side, side, channels), between 0 and 1.
-        settings: what is learned.
+        images: of shape (n, side, side, 3), between 0 and 1.
+        seen: gives rows of numbers for pictures.
+        dimensions: how many directions are kept, each scaled by the fourth root of its variance.
+        seed: of the pictures that the directions are learned from.
 
     Example:
         >>> import numpy as np
-        >>> from bvfim.data.embedding import Embedding, Settings
+        >>> from bvfim.data.embedding import Embedding
         >>> images = np.random.default_rng(0).random((50, 12, 12, 3), np.float32)
-        >>> Embedding(images, Settings(filters=8, dimensions=5, patches=500))(images).shape
+        >>> Embedding(images, lambda images: images.reshape(len(images), -1), dimensions=5)(images).shape
         (50, 5)
     """
 
-    def __init__(self, images: Rows, settings: Settings = DEFAULT) -> None:
-        self.settings = settings
-        rng = np.random.default_rng(settings.seed)
-        patches = self._normalised(self._sampled(images, rng))
-        self._mean = patches.mean(0)
-        variances, directions = torch.linalg.eigh(torch.cov((patches - self._mean).T))
-        whiten = directions @ torch.diag(1.0 / torch.sqrt(variances + settings.whitening)) @ directions.T
-        chosen = torch.from_numpy(rng.permutation(len(patches))[: settings.filters])
-        self._filters = whiten @ functional.normalize((patches[chosen] - self._mean) @ whiten, dim=1).T
-        learned = images if len(images) <= settings.images else images[rng.permutation(len(images))[: settings.images]]
-        pooled = torch.cat(list(self._pooled(learned)))
-        self._centre = pooled.mean(0)
-        variances, directions = _main(pooled - self._centre, settings.dimensions, rng)
-        self._directions = directions / variances**0.25
+    def __init__(self, images: Rows, seen: Callable[[Rows], Rows], dimensions: int, seed: int = 0) -> None:
+        self._seen, rng = seen, np.random.default_rng(seed)
+        learned = images if len(images) <= IMAGES else images[rng.permutation(len(images))[:IMAGES]]
+        rows = torch.from_numpy(seen(learned))
+        self._centre, spread = rows.mean(0), rows.std(0, correction=0)
+        scale = spread.clamp(min=FAINT * float(spread.max()) or 1.0)
+        variances, directions = _main((rows - self._centre) / scale, dimensions, rng)
+        self._directions = directions / variances**0.25 / scale[:, None]
 
     def __call__(self, images: Rows) -> Rows:
         """The images as short rows."""
-        found: Rows = torch.cat([(part - self._centre) @ self._directions for part in self._pooled(images)]).numpy()
+        found: Rows = ((torch.from_numpy(self._seen(images)) - self._centre) @ self._directions).numpy()
         return found
-
-    def _pooled(self, images: Rows) -> Iterator[Tensor]:
-        return (self._responses(images[k : k + BATCH]) for k in range(0, len(images), BATCH))
-
-    def _responses(self, images: Rows) -> Tensor:
-        """As if each patch were normalised and multiplied by the filters, which is one convolution."""
-        pixels, side = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2), self.settings.side
-        mean, square = (functional.avg_pool2d(p.mean(1, keepdim=True), side, 1) for p in (pixels, pixels.square()))
-        filters = self._filters.T.reshape(-1, pixels.shape[1], side, side)
-        sums, shift = self._filters.sum(0)[:, None, None], (self._mean @ self._filters)[:, None, None]
-        found = (functional.conv2d(pixels, filters) - sums * mean) / self._spread(square - mean.square()) - shift
-        halves = ((sign * found - self.settings.threshold).clamp_(min=0) for sign in (1, -1))
-        cells = [functional.adaptive_avg_pool2d(half, self.settings.grid) for half in halves]
-        return torch.cat(cells, 1).flatten(1).sqrt()
-
-    def _sampled(self, images: Rows, rng: np.random.Generator) -> Tensor:
-        """Patches from anywhere, each laid out as :func:`torch.nn.functional.unfold` does."""
-        side, count = self.settings.side, self.settings.patches
-        last = images.shape[1] - side + 1
-        places = zip(*(rng.integers(0, high, count) for high in (len(images), last, last)), strict=True)
-        found = [images[i, a : a + side, b : b + side].transpose(2, 0, 1).ravel() for i, a, b in places]
-        return torch.from_numpy(np.stack(found))
-
-    def _normalised(self, patches: Tensor) -> Tensor:
-        """Of mean zero, and of equal contrast where there is any."""
-        centred = patches - patches.mean(-1, keepdim=True)
-        return centred / self._spread(centred.square().mean(-1, keepdim=True))
-
-    def _spread(self, variance: Tensor) -> Tensor:
-        return torch.sqrt(variance + self.settings.contrast)
 
 
 def _main(rows: Tensor, count: int, rng: np.random.Generator, rounds: int = 6) -> tuple[Tensor, Tensor]:
@@ -149,38 +89,73 @@ def _main(rows: Tensor, count: int, rng: np.random.Generator, rounds: int = 6) -
     return variances[kept], directions[:, kept]
 
 
-def embedded(data: Dataset, settings: Settings = DEFAULT) -> tuple[Rows, Rows]:
-    """The rows of both parts of a set of images, learned from the training part, made once and kept.
+def fitting(images: Rows, labels: NDArray[Any]) -> Embedding:
+    """Of the embedding by the network and that by patches, the one where pictures have more labels of their neighbours.
 
-    They are kept in the folder ``cache`` of :func:`bvfim.data.folder`, under the settings and a checksum of the images;
-    where nothing can be written there, they are made each time.
+    The network knows photographs; of drawings or of signs, patches of their own can tell more. Wrong labels make both
+    worse alike.
+
+    Args:
+        images: of shape (n, side, side, 3), between 0 and 1.
+        labels: the label of each.
+    """
+    some = np.random.default_rng(0).permutation(len(images))[:COMPARED]
+    found = [Embedding(images, encoder.encoded, BY_NETWORK), Embedding(images, Patches(images), BY_PATCHES)]
+    return max(found, key=lambda embedding: agreement(embedding(images[some]), labels[some]))
+
+
+def agreement(rows: Rows, labels: NDArray[Any]) -> float:
+    """The share of rows that have the label which most of their nearest neighbours have.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.data.embedding import agreement
+        >>> rows = np.repeat(np.float32([[0], [9]]), 20, axis=0)
+        >>> agreement(rows, np.array(["cat"] * 19 + ["dog"] * 21))
+        0.975
+    """
+    kinds, own = np.unique(labels, return_inverse=True)
+    count = min(NEIGHBOURS, len(rows) - 1)
+    if not count:
+        return 0.0
+    near = NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(return_distance=False)
+    votes = np.zeros((len(rows), len(kinds)), np.int64)
+    np.add.at(votes, (np.arange(len(rows))[:, None], own[near]), 1)
+    return float((votes.argmax(1) == own).mean())
+
+
+def embedded(data: Dataset, dimensions: int = BY_NETWORK) -> tuple[Rows, Rows]:
+    """The rows of both parts of a set of photographs by the network, made once and kept.
+
+    The directions are those of the training part. They are kept in the folder ``cache`` of :func:`bvfim.data.folder`,
+    under a checksum of the images; where nothing can be written there, they are made each time.
 
     Example:
         >>> import os, tempfile, unittest.mock
         >>> import numpy as np
         >>> from bvfim.data.dataset import Dataset, images
-        >>> from bvfim.data.embedding import Settings, embedded
-        >>> pixels = np.random.default_rng(0).integers(0, 256, (40, 12, 12, 3))
+        >>> from bvfim.data.embedding import embedded
+        >>> pixels = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3))
         >>> part = images(pixels, 255, np.zeros(40, int))
         >>> with tempfile.TemporaryDirectory() as home, unittest.mock.patch.dict(os.environ, BVFIM_DATA=home):
-        ...     train, test = embedded(Dataset("tiny", part, part, ("0",)), Settings(8, 5, patches=500))
+        ...     train, test = embedded(Dataset("tiny", part, part, ("0",)), dimensions=5)
         >>> train.shape, bool((train == test).all())
         ((40, 5), True)
     """
     parts = [part.inputs.reshape(len(part), *part.shape) for part in (data.train, data.test)]
-    path = files.folder() / "cache" / f"{data.name}-{_key(parts, settings)}.npz"
+    path = files.folder() / "cache" / f"{data.name}-{_key(parts, dimensions)}.npz"
     with contextlib.suppress(DataError):  # absent or damaged: made anew
         found = npz.read(files.content(path), str(path), {"train": "f", "test": "f"})
         return found["train"], found["test"]
-    embedding = Embedding(parts[0], settings)
+    embedding = Embedding(parts[0], encoder.encoded, dimensions)
     train = embedding(parts[0])
     test = embedding(parts[1]) if len(parts[1]) else train[:0]
     _keep(path, train, test)
     return train, test
 
 
-def _key(parts: list[Rows], settings: Settings) -> str:
-    stated = {"version": VERSION, "sha256": [npz.sha256(part) for part in parts], "settings": asdict(settings)}
+def _key(parts: list[Rows], dimensions: int) -> str:
+    stated = {"version": VERSION, "sha256": [npz.sha256(part) for part in parts], "dimensions": dimensions}
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
 
