@@ -147,6 +147,9 @@ def reproduce(
             "the validation classes, which are learned from too."
         ),
     ] = None,
+    moved: Annotated[
+        bool | None, typer.Option("--moved", help="Of few-shot: shift, turn and stretch images to learn from a little.")
+    ] = None,
     log: Annotated[bool | None, typer.Option("--log", help="Of few-shot: log the runs for TensorBoard.")] = None,
 ) -> None:
     """Run experiments of the paper and put our numbers beside its own, on one page."""
@@ -155,7 +158,11 @@ def reproduce(
     asked: dict[str, Any] = {name: listed(text) for name, text in given.items() if text is not None}
     asked |= {name: counts(text, name) for name, text in (("ways", ways), ("shots", shots)) if text is not None}
     asked |= {} if fit is None else {"fit": size_and_count(fit, "fit")}
-    asked |= {name: value for name, value in (("seeds", seeds), ("steps", steps), ("log", log)) if value is not None}
+    asked |= {
+        name: value
+        for name, value in (("seeds", seeds), ("steps", steps), ("moved", moved), ("log", log))
+        if value is not None
+    }
     own = _own(chosen, asked)
     require_device(device)
     chapters = []

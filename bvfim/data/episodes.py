@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bvfim.data.fewshot import ClassImages
 from bvfim.status import DataError
+
+SYMMETRIES = (1, 4, 8)
+"""Of a square, or some of them: none but itself, turned by 90 degrees at a time, and mirrored as well."""
+SHIFT, TURN, STRETCH = 0.07, 0.15, 0.1
+"""How far an image is moved at most: by a share of its side, by an angle, and by the logarithm of its size."""
 
 
 class Tasks(NamedTuple):
@@ -58,7 +64,7 @@ class Shape:
                 raise DataError(f"{name} must be a whole number of at least {least}, not {number!r}")
 
 
-def require_enough(images: ClassImages, shape: Shape, rotations: bool = False) -> None:
+def require_enough(images: ClassImages, shape: Shape, symmetries: int = 1) -> None:
     """Refuse tasks with more classes, or with more images of a class, than there are.
 
     Example:
@@ -69,13 +75,36 @@ def require_enough(images: ClassImages, shape: Shape, rotations: bool = False) -
         Traceback (most recent call last):
         bvfim.status.DataError: 3 ways of 2 classes
     """
-    classes = len(images) * (4 if rotations else 1)
+    if symmetries not in SYMMETRIES:
+        raise DataError(f"symmetries must be one of {SYMMETRIES}, not {symmetries!r}")
+    classes = len(images) * symmetries
     if classes < shape.ways:
         raise DataError(f"{shape.ways} ways of {classes} classes")
     fewest = int(images.counts.min())
     if fewest < shape.shots + shape.queries:
         name = images.names[int(images.counts.argmin())]
         raise DataError(f"{shape.shots} shots and {shape.queries} queries of class {name}, which has {fewest} images")
+
+
+def moved(images: Tensor, amounts: Tensor) -> Tensor:
+    """The images (n, channels, side, side), each shifted, turned and stretched about its centre.
+
+    Args:
+        images: what is moved; what comes in from outside is zero.
+        amounts: how far each is turned, stretched and shifted along both sides, (4, n) from 0 to 1; halves do nothing.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.data.episodes import moved
+        >>> images = torch.rand(3, 1, 8, 8)
+        >>> torch.allclose(moved(images, torch.full((4, 3), 0.5)), images, atol=1e-6)
+        True
+    """
+    by = 2 * amounts - 1
+    turn, size, (across, down) = TURN * by[0], torch.exp(STRETCH * by[1]), 2 * SHIFT * by[2:]
+    rows = [[size * turn.cos(), -size * turn.sin(), across], [size * turn.sin(), size * turn.cos(), down]]
+    grid = functional.affine_grid(torch.stack([torch.stack(row, 1) for row in rows], 1), list(images.shape), False)
+    return functional.grid_sample(images, grid, align_corners=False)
 
 
 class Episodes:
@@ -86,7 +115,9 @@ class Episodes:
     Args:
         images: the classes to draw from.
         shape: the size of a draw.
-        rotations: take a class turned by 90, 180 and 270 degrees for three further classes, as is usual with Omniglot.
+        symmetries: with 4, a class turned by 90, 180 and 270 degrees is three further classes, as is usual with
+            Omniglot; with 8, so is its mirror image.
+        moved: whether each image is shifted, turned and stretched a little, at random.
         seed: of the draws.
         device: where the images are kept and drawn.
 
@@ -101,10 +132,16 @@ class Episodes:
     """
 
     def __init__(
-        self, images: ClassImages, shape: Shape, rotations: bool = False, seed: int = 0, device: Any = "cpu"
+        self,
+        images: ClassImages,
+        shape: Shape,
+        symmetries: int = 1,
+        moved: bool = False,
+        seed: int = 0,
+        device: Any = "cpu",
     ) -> None:
-        require_enough(images, shape, rotations)
-        self.shape, self._turns = shape, 4 if rotations else 1
+        require_enough(images, shape, symmetries)
+        self.shape, self._symmetries, self._moved = shape, symmetries, moved
         self._pixels = torch.from_numpy(images.pixels).to(device)
         self._counts = torch.from_numpy(images.counts).to(device)
         self._first = self._counts.cumsum(0) - self._counts
@@ -120,21 +157,24 @@ class Episodes:
     def __next__(self) -> Tasks:
         """The next tasks."""
         ways, shots, queries, tasks = self.shape.ways, self.shape.shots, self.shape.queries, self.shape.tasks
-        drawn = self._uniform(tasks, self._turns * len(self._counts)).topk(ways).indices
+        drawn = self._uniform(tasks, self._symmetries * len(self._counts)).topk(ways).indices
         kind, turn = drawn % len(self._counts), drawn // len(self._counts)
         absent = self._places >= self._counts[kind][..., None]
         own = self._uniform(tasks, ways, len(self._places)).masked_fill(absent, -1.0).topk(shots + queries).indices
         images = self._turned(self._pixels[self._first[kind][..., None] + own], turn).float() / 255
+        if self._moved:
+            images = moved(images.flatten(0, 2), self._uniform(4, tasks * ways * (shots + queries))).view_as(images)
         return Tasks(images[:, :, :shots].flatten(1, 2), images[:, :, shots:].flatten(1, 2), *self._labels)
 
     def _uniform(self, *shape: int) -> Tensor:
         return torch.rand(shape, generator=self._random, device=self._pixels.device)
 
     def _turned(self, images: Tensor, turn: Tensor) -> Tensor:
-        """The images of each class, turned as often as it says."""
+        """The images of each class, turned as often as it says; from four on, mirrored ones."""
         found = images
-        for k in range(1, self._turns):
-            found = torch.where((turn == k)[(..., *[None] * 4)], torch.rot90(images, k, (-2, -1)), found)
+        for k in range(1, self._symmetries):
+            own = torch.rot90(images if k < 4 else images.flip(-1), k % 4, (-2, -1))
+            found = torch.where((turn == k)[(..., *[None] * 4)], own, found)
         return found
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,8 +36,8 @@ EXTRA = ("BVFIM-printed", "BVFIM-barrier")
 """What else can be asked for: the settings as they are printed, and the theorem's barrier."""
 TASKS = {"omniglot": 16, "cifar-fs": 4, "miniimagenet": 4}
 """The tasks of a draw, as in the paper, which has no CIFAR-FS."""
-TURNED = ("omniglot",)
-"""Whose classes, turned by 90, 180 and 270 degrees, count as further ones."""
+SYMMETRIES = {"omniglot": {"train": 8, "validation": 4, "test": 4}}
+"""Characters that are turned count as further ones, and to learn from, so do mirrored ones."""
 JUDGED = 10
 """The tasks that are judged at once."""
 
@@ -57,6 +57,7 @@ class Config:
         T, lr: lower steps of RHG, TRHG (which goes back through half of them) and BDA, and their size.
         x_lr: of Adam, which moves x; it falls to zero along a cosine.
         episodes: test tasks, and as many validation tasks.
+        moved: whether each image to learn from is shifted, turned and stretched a little, at random.
         fit: step size and number of steps that fit a head to a test task; where it is ``None``, those that do best on
             validation classes. Where it is given, these have nothing to choose, and are learned from too, as Snell et
             al. (Prototypical networks for few-shot learning, 2017) do in the end.
@@ -83,6 +84,7 @@ class Config:
     lr: float = 0.1
     x_lr: float = 1e-3
     episodes: int = 1000
+    moved: bool = False
     fit: tuple[float, int] | None = None
     every: int = 1000
     log: bool = False
@@ -142,33 +144,38 @@ def classes(name: str, part: str, config: Config) -> fewshot.ClassImages:
     return found
 
 
+def symmetries(name: str, part: str) -> int:
+    """How many classes a class of this part makes."""
+    return SYMMETRIES.get(name, {}).get(part, 1)
+
+
 def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]:
     """The size of a draw from each part of a data set; what is judged has 15 queries, or as many as there are.
 
     Raises:
         DataError: when a part has too few classes or images.
     """
-    data, turned = _loaded(name), name in TURNED
+    data = _loaded(name)
     fewest = min(int(part.counts.min()) for part in (data.validation, data.test))
     judged = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
     found = {"train": Shape(ways, shots, config.queries, config.tasks or TASKS[name])}
     found |= {"validation": judged, "test": judged}
     for part, shape in found.items():
-        require_enough(classes(name, part, config), shape, turned)
+        require_enough(classes(name, part, config), shape, symmetries(name, part))
     return found
 
 
 def stream(name: str, part: str, shape: Shape, config: Config) -> Episodes:
-    """The draws from one part of a data set; turned characters count as further classes."""
+    """The draws from one part of a data set."""
     seed = (3 * config.seed + ("train", "validation", "test").index(part)) % 2**63
-    return Episodes(classes(name, part, config), shape, name in TURNED, seed, config.device)
+    moved = config.moved and part == "train"
+    return Episodes(classes(name, part, config), shape, symmetries(name, part), moved, seed, config.device)
 
 
 def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
     """The end of one run, which goes on from what was saved where it is asked to."""
     shape = shapes(name, ways, shots, config)["train"]
-    _, channels, side, _ = _loaded(name).train.pixels.shape
-    x = network(channels, config.width, config.seed, config.device)
+    x = network(_loaded(name).train.pixels.shape[1], config.width, config.seed, config.device)
     callbacks: list[Any] = [ProgressBar(f"{name} {ways}-way {shots}-shot {label}")]
     if saved is not None:
         callbacks.append(Checkpoint(saved, config.every, minutes=1.0))
@@ -176,7 +183,7 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
     solution = bvfim.solve(
         problem(),
         x,
-        heads(x, shape.tasks, ways, side),
+        heads(x, shape.tasks, ways),
         method(label, shape.tasks, config),
         partial(torch.optim.Adam, lr=config.x_lr, fused=config.device != "cpu"),
         steps=config.steps,

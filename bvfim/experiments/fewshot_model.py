@@ -2,10 +2,11 @@ r"""The few-shot model: a convolutional network as x, a logistic layer for each 
 
 .. math:: f(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{tr}), \qquad F(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{val})
 
-over the tasks i of a draw; CE is a mean over the images. The features do not depend on y: they are computed once for
-each upper step. In training each block normalises its channels by their mean and variance over all images of a task, so
-that the query images take part in it, as in the works that the paper compares itself to. To judge, this can be done
-too, or the moments are those of training images, and each query is told by itself.
+over the tasks i of a draw; CE is a mean over the images. The features are the means of the channels of the last of four
+blocks: with a feature for each place, a single image of a class tells too little of so many. They do not depend on y,
+and are computed once for each upper step. In training each block normalises its channels by their mean and variance
+over all images of a task, so that the query images take part in it, as in the works that the paper compares itself to.
+To judge, this can be done too, or the moments are those of training images, and each query is told by itself.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _shown(x: list[dict[str, Tensor]], images: Tensor, moments: Sequence[Moments
         maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
         used.append(moments[k] if moments else torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True))
         found = _activated(block, maps, used[k])
-    return found.flatten(1).unflatten(0, (tasks, count)), used
+    return found.mean((2, 3)).unflatten(0, (tasks, count)), used
 
 
 def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tensor:
@@ -93,24 +94,22 @@ def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tens
     variance, mean = moments
     scale = block["scale"][:, None, None] * torch.rsqrt(variance + EPS)
     maps = torch.addcmul(block["shift"][:, None, None] - mean * scale, maps, scale)
-    return functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2))
+    return functional.relu(functional.max_pool2d(maps.flatten(0, 1), 2, ceil_mode=True))
 
 
-def heads(x: list[dict[str, Tensor]], tasks: int, ways: int, side: int) -> Tensor:
+def heads(x: list[dict[str, Tensor]], tasks: int, ways: int) -> Tensor:
     """y: a logistic layer for each task, at zero, weights and offset of a class in a row.
 
     Args:
         x: the network.
         tasks, ways: how many tasks, and how many classes each has.
-        side: of the images.
 
     Example:
         >>> from bvfim.experiments.fewshot_model import heads, network
-        >>> heads(network(1), tasks=16, ways=5, side=28).shape
+        >>> heads(network(1), tasks=16, ways=5).shape
         torch.Size([16, 5, 65])
     """
-    left = side // 2**BLOCKS
-    return x[0]["filters"].new_zeros(tasks, ways, len(x[-1]["shift"]) * left * left + 1)
+    return x[0]["filters"].new_zeros(tasks, ways, len(x[-1]["shift"]) + 1)
 
 
 def embedded(x: list[dict[str, Tensor]], tasks: Tasks, moments: Sequence[Moments] = ()) -> Tasks:
@@ -181,7 +180,7 @@ def accuracies(
     tasks = draws[0]._replace(support=support, query=query)
     at, found = ON_FEATURES.at(x, tasks), dict[tuple[float, int], Tensor]()
     for lr in fits:
-        y, taken = support.new_zeros(len(support), episodes.shape.ways, support.shape[-1] + 1), 0
+        y, taken = heads(x, len(support), episodes.shape.ways), 0
         for steps in fits[lr]:
             y = descend(at, lambda at, y: at.lower_grad(y)[1], y, steps - taken, GradientDescent(lr))
             right = scores(y, query).argmax(-1) == tasks.query_labels

@@ -46,9 +46,10 @@ def results(config: Any, raw: pd.DataFrame) -> Results:
         "classes that no run has seen, and the interval half of its 95 per cent interval. A fresh head is fitted to "
         f"each test task, with the step size and the number of steps that {_chosen(config)}. The images of "
         "a task are normalised together, its query images too; each alone is the accuracy where they are "
-        "normalised by training images. ms is the median time of an upper step. For CIFAR-FS, "
-        "which the paper does not have, the figure beside ours is that of prototypical networks (Bertinetto et al., "
-        "2019). " + " ".join(notes),
+        "normalised by training images. Turned characters are further classes, and to learn from, mirrored ones "
+        f"too{', and each image is moved a little' if config.moved else ''}. "
+        "ms is the median time of an upper step. For CIFAR-FS, which the paper does not have, the figure beside ours "
+        "is that of prototypical networks (Bertinetto et al., 2019). " + " ".join(notes),
         "BVFIM is slightly behind the others on Omniglot and ahead of them on miniImageNet.",
         _sentence(rows),
         ("course",),

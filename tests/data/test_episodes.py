@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bvfim
-from bvfim.data.episodes import Episodes, Shape
+from bvfim.data.episodes import SHIFT, STRETCH, TURN, Episodes, Shape, moved
 from bvfim.data.fewshot import ClassImages
 from bvfim.status import DataError
 
@@ -64,7 +64,7 @@ def test_every_class_and_image_comes_up_equally_often():
 def test_a_turned_class_is_another_class():
     images = numbered([3, 3, 3], side=4)
     images.pixels[:, 0, 0, 3] = 200  # a corner that tells the turn
-    stream = Episodes(images, Shape(12, 1, 1, 50), rotations=True, seed=3)
+    stream = Episodes(images, Shape(12, 1, 1, 50), symmetries=4, seed=3)
     drawn = next(stream)
     corners = torch.stack([drawn.support[:, :, 0, i, j] for i, j in ((0, 3), (0, 0), (3, 0), (3, 3))], -1)
     turns = corners.argmax(-1)  # 90 degrees at a time, against the clock
@@ -78,9 +78,57 @@ def test_a_turned_class_is_another_class():
         assert again[0, 3] == 200 / 255, "the images of a class are turned alike"
 
 
-def test_a_stream_goes_on_where_it_stood():
+def test_a_mirrored_class_is_another_class():
+    pixels = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4).repeat(2, 0)
+    drawn = next(Episodes(ClassImages(pixels, np.array([2]), ("one",)), Shape(8, 1, 1, 1), symmetries=8))
+    seen = {tuple((255 * image).round().int().flatten().tolist()) for image in drawn.support[0]}
+    square = pixels[0, 0]
+    expected = {tuple(np.rot90(own, k).ravel().tolist()) for own in (square, square[:, ::-1]) for k in range(4)}
+    assert seen == expected
+    assert torch.equal(drawn.support, drawn.query), "the images of a class are mirrored alike"
+
+
+def test_a_number_of_symmetries_that_a_square_has_not_is_refused():
+    with pytest.raises(DataError, match="symmetries must be one of"):
+        Episodes(numbered([5, 5]), Shape(2, 1, 1, 1), symmetries=2)
+
+
+@pytest.mark.parametrize(("which", "by"), [(2, SHIFT), (3, SHIFT)])
+def test_an_image_is_moved_by_a_share_of_its_side(which, by):
+    image, amounts = torch.zeros(1, 1, 100, 100), torch.full((4, 1), 0.5)
+    image[..., 50, 50], amounts[which] = 1.0, 1.0
+    place = moved(image, amounts)[0, 0].argmax().item()
+    row, column = divmod(place, 100)
+    assert (50 - column, 50 - row)[which - 2] == round(100 * by)
+    assert (50 - column, 50 - row)[3 - which] == 0
+
+
+def test_an_image_is_turned_and_stretched_about_its_centre():
+    side = torch.linspace(-1, 1, 41)
+    dot = torch.exp(-(((side[:, None] - 0.5) ** 2 + side**2) / 0.005))[None, None]  # below the centre
+
+    def centre(amounts):
+        found = moved(dot, torch.tensor(amounts)[:, None])[0, 0]
+        return (found * side).sum() / found.sum(), (found * side[:, None]).sum() / found.sum()
+
+    across, down = centre([1.0, 0.5, 0.5, 0.5])
+    assert abs(across / down) == pytest.approx(np.tan(TURN), rel=0.05)
+    assert centre([0.5, 1.0, 0.5, 0.5])[1] == pytest.approx(0.5 * np.exp(-STRETCH), rel=0.02)
+
+
+def test_moved_images_are_all_different_and_of_the_same_draw():
+    plain, own = (Episodes(numbered([9] * 4, side=8), Shape(3, 1, 2, 2), moved=moving) for moving in (False, True))
+    first, other = next(plain), next(own)
+    assert first.query.shape == other.query.shape
+    assert not torch.equal(first.query, other.query)
+    assert torch.equal(first.query_labels, other.query_labels)
+    assert not torch.equal(next(own).query, other.query)
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_a_stream_goes_on_where_it_stood(moving):
     def stream(seed):
-        return Episodes(numbered([5] * 4), Shape(3, 1, 2, 4), seed=seed)
+        return Episodes(numbered([5] * 4), Shape(3, 1, 2, 4), moved=moving, seed=seed)
 
     first = stream(1)
     next(first)

@@ -51,7 +51,7 @@ def draw(tasks=3, ways=3, queries=2, seed=0):
 
 
 def test_each_task_is_normalised_by_itself_as_batch_norm_does():
-    x, images = double(fewshot_model.network(2, width=5)), torch.rand(3, 4, 2, 16, 16, dtype=D)
+    x, images = double(fewshot_model.network(2, width=5)), torch.rand(3, 4, 2, 18, 18, dtype=D)
     x = [{**block, "scale": block["scale"] + 0.3, "shift": block["shift"] - 0.2} for block in x]
     found = fewshot_model.features(x, images)
     for task in range(3):
@@ -59,8 +59,9 @@ def test_each_task_is_normalised_by_itself_as_batch_norm_does():
         for block in x:
             own = functional.conv2d(own, block["filters"], padding=1)
             own = functional.batch_norm(own, None, None, block["scale"], block["shift"], training=True)
-            own = functional.max_pool2d(functional.relu(own), 2)
-        torch.testing.assert_close(found[task], own.flatten(1))
+            own = functional.max_pool2d(functional.relu(own), 2, ceil_mode=True)
+        assert own.shape[2:] == (2, 2), "of 18, 9, 5 and 3 pixels, none is lost at the border"
+        torch.testing.assert_close(found[task], own.mean((2, 3)))
 
 
 def test_with_fixed_moments_an_image_is_told_by_itself():
@@ -86,7 +87,7 @@ def test_losses_are_means_over_images_and_sums_over_tasks():
 @pytest.mark.parametrize("label", [*fewshot.METHODS, *fewshot.EXTRA])
 def test_features_that_are_computed_once_give_the_same_hypergradient(label, monkeypatch):
     tasks, x = draw(), double(fewshot_model.network(1, width=4))
-    y, method = fewshot_model.heads(x, 3, 3, 16), fewshot.method(label, 3, Config())
+    y, method = fewshot_model.heads(x, 3, 3), fewshot.method(label, 3, Config())
     calls = []
     features = fewshot_model.features
     monkeypatch.setattr(fewshot_model, "features", lambda *given: calls.append(1) or features(*given))
@@ -143,6 +144,17 @@ def test_the_interval_is_that_of_the_mean(small):
     (own,) = shares.values()
     assert found["accuracy"] == pytest.approx(100 * own.mean().item())
     assert found["interval"] == pytest.approx(196 * own.std().item() / len(own) ** 0.5)
+
+
+def test_only_what_is_learned_from_is_mirrored_and_moved(small):
+    given = replace(TINY, moved=True)
+    assert [fewshot.symmetries("omniglot", part) for part in ("train", "validation", "test")] == [8, 4, 4]
+    assert fewshot.symmetries("cifar-fs", "train") == 1
+    plain, own = (fewshot.stream("omniglot", "test", Shape(3, 1, 2, 2), config) for config in (TINY, given))
+    assert torch.equal(next(plain).query, next(own).query)
+    plain, own = (fewshot.stream("omniglot", "train", Shape(3, 1, 2, 2), config) for config in (TINY, given))
+    assert not torch.equal(next(plain).query, next(own).query)
+    assert "each image is moved a little" in fewshot.run(given).sections[0].text
 
 
 def test_with_a_fit_that_is_given_validation_classes_are_learned_from(small):
