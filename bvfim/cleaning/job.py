@@ -26,6 +26,8 @@ from bvfim.status import DataError, no_such
 
 Progress = Callable[[str, float], object]
 """Is told what is being done, and which share of it is."""
+LOOKED_AT = 500
+"""Pictures that are embedded between two words on how far it is."""
 YES, NO = {"1", "true", "t", "yes", "y"}, {"0", "false", "f", "no", "n", ""}
 
 
@@ -106,7 +108,7 @@ def find(job: Job, progress: Progress) -> Found:
     cleaner = LabelCleaner(
         bilevel=job.bilevel, random_state=job.seed, progress=lambda share: progress("learning", share)
     )
-    cleaner.fit(encoder.fitted(X, y.astype(str)), y.astype(str), mask if mask.any() else None)
+    cleaner.fit(encoder.fitted(X, y.astype(str), progress), y.astype(str), mask if mask.any() else None)
     issues = cleaner.label_issues_.iloc[: len(rows)].set_index(rows)
     if len(rows) < columns.rows:
         issues = pd.concat([issues, *_judged(cleaner, encoder, table, labels, rows, progress)]).sort_index()
@@ -206,11 +208,16 @@ class _Encoder:
     def stacked(self, *parts: Any) -> Any:
         return pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
 
-    def fitted(self, raw: Any, labels: NDArray[Any]) -> Any:
+    def fitted(self, raw: Any, labels: NDArray[Any], progress: Progress) -> Any:
         """What is learned from; with pictures the embedding is learned first."""
-        if self.columns.picture is not None:
-            self.embedding = fitting(raw, labels)
-        return self(raw)
+        if self.columns.picture is None:
+            return raw
+        progress("looking at pictures", 0.0)
+        self.embedding, found = fitting(raw, labels), []
+        for first in range(0, len(raw), LOOKED_AT):
+            progress("looking at pictures", first / len(raw))
+            found.append(self(raw[first : first + LOOKED_AT]))
+        return np.concatenate(found)
 
     def __call__(self, raw: Any) -> Any:
         return raw if self.embedding is None else self.embedding(raw)
