@@ -1,8 +1,8 @@
 """Pictures as rows of numbers, by a small network that has learned to tell the hundred classes of CIFAR-100 apart.
 
 Three stages of two residual blocks (He et al., Deep residual learning for image recognition, 2016). The weights come
-with the package; ``benchmarks/encoder.py`` makes them from 200 training images of each class. None of the classes is one
-of CIFAR-10's.
+with the package; ``benchmarks/encoder.py`` makes them from 200 training images of each class. None of the classes is
+one of CIFAR-10's.
 """
 
 from __future__ import annotations
