@@ -68,6 +68,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/context.json"))
     args = parser.parse_args()
+    if args.steps < SOON:
+        parser.error(f"--steps must be at least {SOON}")
     config, shape = Config(device=args.device), Shape(5, 1, 15, args.tasks)
     times: dict[bool, list[float]] = {True: [], False: []}
     ends: dict[bool, Any] = {}

@@ -21,8 +21,9 @@ from torch.nn import functional
 
 from bvfim.data.cifar import CIFAR100, SHAPE
 from bvfim.data.dataset import Dataset
-from bvfim.data.encoder import MEAN, SIDE, Encoder
+from bvfim.data.encoder import MEAN, Encoder
 
+SIDE = SHAPE[0]
 ROOM, HOLE, LIGHT, SMOOTHED, MIXED, PURE = 4, 6, 0.3, 0.1, 0.4, 0.1
 """How far a crop may move, the size of a hole, how far light and contrast may change, the smoothing of the labels, the
 parameter of the shares that two images are mixed by, and the share of the epochs, at the end, without mixing."""
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/encoder.safetensors"))
     args = parser.parse_args()
     images, labels = pictures(CIFAR100(), args.device)
-    held = torch.arange(len(labels), device=args.device) % 20 == (19 if args.hold_out else 20)
+    held = (torch.arange(len(labels), device=args.device) % 20 == 19) & args.hold_out
     encoder, head = train(images[~held], labels[~held], args.epochs, args.seed)
     if args.hold_out:
         with torch.no_grad():

@@ -21,12 +21,12 @@ from bvfim.cleaning.columns import Columns, columns_of
 from bvfim.cleaning.inputs import require_common
 from bvfim.cleaning.pictures import Pictures
 from bvfim.cleaning.table import Table, opened, text
-from bvfim.data.embedding import Embedding, fitting
+from bvfim.data.embedding import Embedding, chosen
 from bvfim.status import DataError, no_such
 
 Progress = Callable[[str, float], object]
 """Is told what is being done, and which share of it is."""
-LOOKED_AT = 500
+PIECE = 500
 """Pictures that are embedded between two words on how far it is."""
 YES, NO = {"1", "true", "t", "yes", "y"}, {"0", "false", "f", "no", "n", ""}
 
@@ -212,11 +212,11 @@ class _Encoder:
         """What is learned from; with pictures the embedding is learned first."""
         if self.columns.picture is None:
             return raw
-        progress("looking at pictures", 0.0)
-        self.embedding, found = fitting(raw, labels), []
-        for first in range(0, len(raw), LOOKED_AT):
+        progress("choosing how to look at pictures", 0.0)
+        self.embedding, found = chosen(raw, labels), []
+        for first in range(0, len(raw), PIECE):
             progress("looking at pictures", first / len(raw))
-            found.append(self(raw[first : first + LOOKED_AT]))
+            found.append(self(raw[first : first + PIECE]))
         return np.concatenate(found)
 
     def __call__(self, raw: Any) -> Any:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from bvfim.data import encoder, files, npz
@@ -31,44 +30,55 @@ VERSION = 2
 BY_NETWORK, BY_PATCHES = 100, 200
 """How many directions are kept of what the network sees, and of what the patches see."""
 IMAGES = 5_000
-"""How many pictures the directions are learned from, at most."""
+"""How many pictures of a data set the directions are learned from, at most."""
 FLAT = 1e-6
 """Directions with less than this share of the largest variance are left out."""
 FAINT = 1e-3
 """What is seen so little, beside what varies most, is not scaled up further."""
 NEIGHBOURS, COMPARED = 10, 2000
-"""How many neighbours of a picture are asked for their labels, and how many pictures are."""
+"""How many neighbours of a picture are asked for their labels, and of how many pictures at most."""
 
 
 class Embedding:
-    """The main directions of what is seen in some pictures; called, it gives other pictures along these.
+    """What is seen in pictures along its main directions, which are learned from some pictures.
 
     Args:
-        images: of shape (n, side, side, 3), between 0 and 1.
+        images: of shape (n, side, side, 3), between 0 and 1; at least two.
         seen: gives rows of numbers for pictures.
         dimensions: how many directions are kept, each scaled by the fourth root of its variance.
-        seed: of the pictures that the directions are learned from.
+        seed: of what the directions are looked for from.
+
+    Attributes:
+        rows: the pictures that it was learned from, as :meth:`__call__` gives them; without columns where they are all
+            alike.
 
     Example:
         >>> import numpy as np
         >>> from bvfim.data.embedding import Embedding
         >>> images = np.random.default_rng(0).random((50, 12, 12, 3), np.float32)
-        >>> Embedding(images, lambda images: images.reshape(len(images), -1), dimensions=5)(images).shape
-        (50, 5)
+        >>> embedding = Embedding(images, lambda images: images.reshape(len(images), -1), dimensions=5)
+        >>> embedding(images[:3]).shape, embedding.rows.shape
+        ((3, 5), (50, 5))
     """
 
     def __init__(self, images: Rows, seen: Callable[[Rows], Rows], dimensions: int, seed: int = 0) -> None:
-        self._seen, rng = seen, np.random.default_rng(seed)
-        learned = images if len(images) <= IMAGES else images[rng.permutation(len(images))[:IMAGES]]
-        rows = torch.from_numpy(seen(learned))
-        self._centre, spread = rows.mean(0), rows.std(0, correction=0)
+        if len(images) < 2:
+            raise DataError(f"an embedding is learned from two pictures or more, not from {len(images)}")
+        self.seen, rows = seen, torch.from_numpy(seen(images))
+        # In float32 the mean of equal numbers is not quite that number, and the rest would count as a difference.
+        self._centre = rows.double().mean(0).float()
+        spread = (rows - self._centre).square().mean(0).sqrt()
         scale = spread.clamp(min=FAINT * float(spread.max()) or 1.0)
-        variances, directions = _main((rows - self._centre) / scale, dimensions, rng)
+        variances, directions = _main((rows - self._centre) / scale, dimensions, np.random.default_rng(seed))
         self._directions = directions / variances**0.25 / scale[:, None]
+        self.rows = self._along(rows)
 
     def __call__(self, images: Rows) -> Rows:
         """The images as short rows."""
-        found: Rows = ((torch.from_numpy(self._seen(images)) - self._centre) @ self._directions).numpy()
+        return self._along(torch.from_numpy(self.seen(images)))
+
+    def _along(self, rows: Tensor) -> Rows:
+        found: Rows = ((rows - self._centre) @ self._directions).numpy()
         return found
 
 
@@ -89,19 +99,30 @@ def _main(rows: Tensor, count: int, rng: np.random.Generator, rounds: int = 6) -
     return variances[kept], directions[:, kept]
 
 
-def fitting(images: Rows, labels: NDArray[Any]) -> Embedding:
-    """Of the embedding by the network and that by patches, the one where pictures have more labels of their neighbours.
+def chosen(images: Rows, labels: NDArray[Any]) -> Embedding:
+    """Of the embedding by the network and that by patches, the one in which labels agree more with their neighbours'.
 
-    The network knows photographs; of drawings or of signs, patches of their own can tell more. Wrong labels make both
-    worse alike.
+    The network knows photographs; where pictures are something else, patches of their own can tell more.
 
     Args:
         images: of shape (n, side, side, 3), between 0 and 1.
         labels: the label of each.
+
+    Raises:
+        DataError: when the pictures are all alike.
     """
-    some = np.random.default_rng(0).permutation(len(images))[:COMPARED]
-    found = [Embedding(images, encoder.encoded, BY_NETWORK), Embedding(images, Patches(images), BY_PATCHES)]
-    return max(found, key=lambda embedding: agreement(embedding(images[some]), labels[some]))
+    some = _some(len(images), COMPARED)
+    views = ((encoder.encoded, BY_NETWORK), (Patches(images), BY_PATCHES))
+    found = [Embedding(images[some], seen, dimensions) for seen, dimensions in views]
+    best = max(found, key=lambda embedding: agreement(embedding.rows, labels[some]))
+    if not best.rows.shape[1]:
+        raise DataError("the pictures are all alike: nothing in them can tell one label from another")
+    return best
+
+
+def _some(count: int, most: int) -> NDArray[np.int64]:
+    """The places of some pictures, drawn at random, or of all in their order."""
+    return np.arange(count) if count <= most else np.random.default_rng(0).permutation(count)[:most]
 
 
 def agreement(rows: Rows, labels: NDArray[Any]) -> float:
@@ -116,8 +137,10 @@ def agreement(rows: Rows, labels: NDArray[Any]) -> float:
     """
     kinds, own = np.unique(labels, return_inverse=True)
     count = min(NEIGHBOURS, len(rows) - 1)
-    if not count:
+    if not count or not rows.shape[1]:
         return 0.0
+    from sklearn.neighbors import NearestNeighbors  # slow to import, and only pictures need it
+
     near = NearestNeighbors(n_neighbors=count).fit(rows).kneighbors(return_distance=False)
     votes = np.zeros((len(rows), len(kinds)), np.int64)
     np.add.at(votes, (np.arange(len(rows))[:, None], own[near]), 1)
@@ -128,7 +151,7 @@ def embedded(data: Dataset, dimensions: int = BY_NETWORK) -> tuple[Rows, Rows]:
     """The rows of both parts of a set of photographs by the network, made once and kept.
 
     The directions are those of the training part. They are kept in the folder ``cache`` of :func:`bvfim.data.folder`,
-    under a checksum of the images; where nothing can be written there, they are made each time.
+    under a checksum of the images and of the network; where nothing can be written there, they are made each time.
 
     Example:
         >>> import os, tempfile, unittest.mock
@@ -147,15 +170,15 @@ def embedded(data: Dataset, dimensions: int = BY_NETWORK) -> tuple[Rows, Rows]:
     with contextlib.suppress(DataError):  # absent or damaged: made anew
         found = npz.read(files.content(path), str(path), {"train": "f", "test": "f"})
         return found["train"], found["test"]
-    embedding = Embedding(parts[0], encoder.encoded, dimensions)
-    train = embedding(parts[0])
-    test = embedding(parts[1]) if len(parts[1]) else train[:0]
+    embedding = Embedding(parts[0][_some(len(parts[0]), IMAGES)], encoder.encoded, dimensions)
+    train, test = (embedding(part) for part in parts)
     _keep(path, train, test)
     return train, test
 
 
 def _key(parts: list[Rows], dimensions: int) -> str:
-    stated = {"version": VERSION, "sha256": [npz.sha256(part) for part in parts], "dimensions": dimensions}
+    sha256 = [hashlib.sha256(encoder.weights()).hexdigest(), *(npz.sha256(part) for part in parts)]
+    stated = {"version": VERSION, "sha256": sha256, "dimensions": dimensions}
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
 

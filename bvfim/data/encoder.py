@@ -1,8 +1,8 @@
 """Pictures as rows of numbers, by a small network that has learned to tell the hundred classes of CIFAR-100 apart.
 
 Three stages of two residual blocks (He et al., Deep residual learning for image recognition, 2016). The weights come
-with the package; ``benchmarks/encoder.py`` makes them from 200 training images of each class. None of the classes is
-one of CIFAR-10's.
+with the package: ``benchmarks/encoder.py`` has made them from a copy with 200 images of each class. None of the classes
+is one of CIFAR-10's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from safetensors.torch import load
 from torch import Tensor, nn
 from torch.nn import functional
 
-WIDTH, SIDE, BATCH = 32, 32, 250
-"""Channels of the first stage, the side of a picture in pixels, and pictures that are encoded at once."""
+WIDTH, BATCH = 32, 250
+"""Channels of the first stage, and pictures that are encoded at once."""
 MEAN, SPREAD = (0.507, 0.487, 0.441), (0.267, 0.256, 0.276)
 """Of the colours of the pictures that it learned from."""
 WEIGHTS = "encoder.safetensors"
@@ -87,12 +87,16 @@ class Encoder(nn.Module):
         return torch.cat(means[1:], 1)
 
 
+def weights() -> bytes:
+    """The file of weights that comes with the package."""
+    return files("bvfim.data").joinpath(WEIGHTS).read_bytes()
+
+
 @cache
 def learned() -> Encoder:
     """The network with the weights that come with the package."""
     found = Encoder()
-    weights = load(files("bvfim.data").joinpath(WEIGHTS).read_bytes())
-    found.load_state_dict({name: weight.float() for name, weight in weights.items()})
+    found.load_state_dict({name: weight.float() for name, weight in load(weights()).items()})
     return found.eval()
 
 
@@ -112,7 +116,7 @@ def encoded(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
         ((2, 192), True)
     """
     network, found = learned(), list[Tensor]()
-    for k in range(0, len(pictures), BATCH):
+    for k in range(0, max(len(pictures), 1), BATCH):
         own = torch.from_numpy(np.ascontiguousarray(pictures[k : k + BATCH])).permute(0, 3, 1, 2)
         found.append((network(own) + network(own.flip(3))) / 2)
     rows: NDArray[np.float32] = torch.cat(found).numpy()

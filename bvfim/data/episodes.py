@@ -86,7 +86,7 @@ def require_enough(images: ClassImages, shape: Shape, symmetries: int = 1) -> No
         raise DataError(f"{shape.shots} shots and {shape.queries} queries of class {name}, which has {fewest} images")
 
 
-def moved(images: Tensor, amounts: Tensor) -> Tensor:
+def moved_by(images: Tensor, amounts: Tensor) -> Tensor:
     """The images (n, channels, side, side), each shifted, turned and stretched about its centre.
 
     Args:
@@ -95,9 +95,9 @@ def moved(images: Tensor, amounts: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> from bvfim.data.episodes import moved
+        >>> from bvfim.data.episodes import moved_by
         >>> images = torch.rand(3, 1, 8, 8)
-        >>> torch.allclose(moved(images, torch.full((4, 3), 0.5)), images, atol=1e-6)
+        >>> torch.allclose(moved_by(images, torch.full((4, 3), 0.5)), images, atol=1e-6)
         True
     """
     by = 2 * amounts - 1
@@ -116,7 +116,7 @@ class Episodes:
         images: the classes to draw from.
         shape: the size of a draw.
         symmetries: with 4, a class turned by 90, 180 and 270 degrees is three further classes, as is usual with
-            Omniglot; with 8, so is its mirror image.
+            Omniglot; with 8, its mirror image, turned likewise, is four more.
         moved: whether each image is shifted, turned and stretched a little, at random.
         seed: of the draws.
         device: where the images are kept and drawn.
@@ -135,6 +135,7 @@ class Episodes:
         self,
         images: ClassImages,
         shape: Shape,
+        *,
         symmetries: int = 1,
         moved: bool = False,
         seed: int = 0,
@@ -163,7 +164,7 @@ class Episodes:
         own = self._uniform(tasks, ways, len(self._places)).masked_fill(absent, -1.0).topk(shots + queries).indices
         images = self._turned(self._pixels[self._first[kind][..., None] + own], turn).float() / 255
         if self._moved:
-            images = moved(images.flatten(0, 2), self._uniform(4, tasks * ways * (shots + queries))).view_as(images)
+            images = moved_by(images.flatten(0, 2), self._uniform(4, tasks * ways * (shots + queries))).view_as(images)
         return Tasks(images[:, :, :shots].flatten(1, 2), images[:, :, shots:].flatten(1, 2), *self._labels)
 
     def _uniform(self, *shape: int) -> Tensor:

@@ -75,7 +75,7 @@ class Patches:
 
     def __call__(self, images: Rows) -> Rows:
         """What is seen in the images."""
-        found = [self._responses(images[k : k + BATCH]) for k in range(0, len(images), BATCH)]
+        found = [self._responses(images[k : k + BATCH]) for k in range(0, max(len(images), 1), BATCH)]
         rows: Rows = torch.cat(found).numpy()
         return rows
 

@@ -1,7 +1,8 @@
 """Few-shot learning: the paper's meta-learning table, every method on the same tasks for the same number of steps.
 
 Tasks of other classes judge a network: a fresh head is fitted to each by gradient descent, with the step size and the
-number of steps that do best on validation classes. A run saves itself as it goes; one that was stopped is resumed.
+number of steps that do best on validation classes, unless they are given. A run saves itself as it goes; one that was
+stopped is resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ EXTRA = ("BVFIM-printed", "BVFIM-barrier")
 """What else can be asked for: the settings as they are printed, and the theorem's barrier."""
 TASKS = {"omniglot": 16, "cifar-fs": 4, "miniimagenet": 4}
 """The tasks of a draw, as in the paper, which has no CIFAR-FS."""
-SYMMETRIES = {"omniglot": {"train": 8, "validation": 4, "test": 4}}
+TURNED = {"omniglot": {"train": 8, "validation": 4, "test": 4}}
 """Characters that are turned count as further ones, and to learn from, so do mirrored ones."""
 JUDGED = 10
 """The tasks that are judged at once."""
@@ -101,7 +102,8 @@ class Config:
         for name in ("steps", "episodes"):
             if getattr(self, name) < 1:
                 raise DataError(f"{name} must be at least 1, not {getattr(self, name)!r}")
-        if self.fit is not None and not (0 < self.fit[0] < math.inf and self.fit[1] >= 1):
+        lr, steps = self.fit or (1.0, 1)
+        if not (0 < lr < math.inf and isinstance(steps, int) and steps >= 1):
             raise DataError(f"fit must be a step size above 0 and at least 1 step, not {self.fit!r}")
         for ways, shots in product(self.ways, self.shots):
             Shape(ways, shots, self.queries, 1 if self.tasks is None else self.tasks)
@@ -137,16 +139,21 @@ def _loaded(name: str) -> fewshot.FewShot:
 
 def classes(name: str, part: str, config: Config) -> fewshot.ClassImages:
     """The classes of a part; where no fit is to be chosen, those of validation are learned from too."""
-    data = _loaded(name)
     if part == "train" and config.fit is not None:
-        return fewshot.joined(data.train, data.validation)
-    found: fewshot.ClassImages = getattr(data, part)
+        return _both(name)
+    found: fewshot.ClassImages = getattr(_loaded(name), part)
     return found
+
+
+@cache
+def _both(name: str) -> fewshot.ClassImages:
+    data = _loaded(name)
+    return fewshot.joined(data.train, data.validation)
 
 
 def symmetries(name: str, part: str) -> int:
     """How many classes a class of this part makes."""
-    return SYMMETRIES.get(name, {}).get(part, 1)
+    return TURNED.get(name, {}).get(part, 1)
 
 
 def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]:
@@ -168,8 +175,14 @@ def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]
 def stream(name: str, part: str, shape: Shape, config: Config) -> Episodes:
     """The draws from one part of a data set."""
     seed = (3 * config.seed + ("train", "validation", "test").index(part)) % 2**63
-    moved = config.moved and part == "train"
-    return Episodes(classes(name, part, config), shape, symmetries(name, part), moved, seed, config.device)
+    return Episodes(
+        classes(name, part, config),
+        shape,
+        symmetries=symmetries(name, part),
+        moved=config.moved and part == "train",
+        seed=seed,
+        device=config.device,
+    )
 
 
 def train(name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool) -> Any:
@@ -197,16 +210,19 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
 
 
 def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str, Any]:
-    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit, which validation tasks choose.
+    """Accuracy on test tasks in per cent with its 95 per cent interval, and the fit, given or chosen.
 
     Twice: with the images of a task normalised together, and by the moments of training images, on the same tasks.
     """
     own = shapes(name, ways, shots, config)
     shape = own["test"]
-    fits = FITS if config.fit is None else {config.fit[0]: (config.fit[1],)}
-    tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, fits)
-    lr, steps = fit = max(tried, key=lambda fit: float(tried[fit].mean()))
-    seen = next(stream(name, "train", replace(own["train"], tasks=JUDGED), config))
+    fit, validation = config.fit, math.nan
+    if fit is None:
+        tried = accuracies(x, stream(name, "validation", shape, config), config.episodes, FITS)
+        fit = max(tried, key=lambda fit: float(tried[fit].mean()))
+        validation = 100 * float(tried[fit].mean())
+    lr, steps = fit
+    seen = next(stream(name, "train", replace(own["train"], tasks=JUDGED), replace(config, moved=False)))
     moments = fixed_moments(x, torch.cat([seen.support, seen.query], 1))
     found, alone = (
         100 * accuracies(x, stream(name, "test", shape, config), config.episodes, {lr: (steps,)}, by)[fit]
@@ -217,7 +233,7 @@ def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str
         "interval": 1.96 * float(found.std()) / math.sqrt(len(found)),
         "each alone": float(alone.mean()),
         "episodes": len(found),
-        "validation": 100 * float(tried[fit].mean()),
+        "validation": validation,
         "fit lr": lr,
         "fit steps": steps,
     }

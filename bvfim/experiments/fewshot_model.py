@@ -3,10 +3,10 @@ r"""The few-shot model: a convolutional network as x, a logistic layer for each 
 .. math:: f(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{tr}), \qquad F(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{val})
 
 over the tasks i of a draw; CE is a mean over the images. The features are the means of the channels of the last of four
-blocks: with a feature for each place, a single image of a class tells too little of so many. They do not depend on y,
-and are computed once for each upper step. In training each block normalises its channels by their mean and variance
-over all images of a task, so that the query images take part in it, as in the works that the paper compares itself to.
-To judge, this can be done too, or the moments are those of training images, and each query is told by itself.
+blocks. They do not depend on y, and are computed once for each upper step. In training each block normalises its
+channels by their mean and variance over all images of a task, so that the query images take part in it, as in the works
+that the paper compares itself to. To judge, this can be done too, or the moments are those of training images, and each
+query is told by itself.
 """
 
 from __future__ import annotations

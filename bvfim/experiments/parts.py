@@ -124,7 +124,7 @@ def _prepared(folder: Path, config: Any, resume: bool, first: bool) -> dict[str,
         except ValueError as error:
             raise DataError(f"{about} is damaged ({error}); start anew without --resume") from error
         if found != stated:
-            other = sorted(key for key in {*found, *stated} if found.get(key) != stated.get(key))
+            other = sorted(key for key in {*found, *stated} if found.get(key, ...) != stated.get(key, ...))
             raise DataError(
                 f"{folder}: the run to resume had another {', '.join(other)}; start it anew without --resume"
             )

@@ -8,7 +8,8 @@ import torch
 
 from bvfim.data import embedding
 from bvfim.data.dataset import Dataset, images
-from bvfim.data.embedding import Embedding, agreement, embedded, fitting
+from bvfim.data.embedding import Embedding, agreement, chosen, embedded
+from bvfim.status import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3))
 PICTURES = (PIXELS / 255).astype(np.float32)
@@ -83,6 +84,13 @@ def test_other_dimensions_and_other_images_are_kept_apart(home):
     assert len(list(home.iterdir())) == 3
 
 
+def test_other_weights_of_the_network_are_kept_apart(home, monkeypatch):
+    embedded(dataset(), 5)
+    monkeypatch.setattr(embedding.encoder, "weights", lambda: b"others")
+    embedded(dataset(), 5)
+    assert len(list(home.iterdir())) == 2
+
+
 def test_a_damaged_file_is_made_anew(home):
     made = embedded(dataset(), 5)
     (path,) = home.iterdir()
@@ -104,11 +112,36 @@ def test_a_set_without_test_images_has_no_test_rows(home):
 def test_drawings_are_seen_by_patches_and_photographs_by_the_network(monkeypatch):
     monkeypatch.setattr(embedding.encoder, "encoded", lambda pictures: colours(pictures)[:, :2])
     labels = (PICTURES[:, 0, 0, 0] > 0.5).astype(int)
-    assert fitting(PICTURES, labels)._seen is embedding.encoder.encoded
+    assert chosen(PICTURES, labels).seen is embedding.encoder.encoded
     lines = np.zeros((40, 32, 32, 3), np.float32)
     lines[:20, 5::3], lines[20:, :, 5::3] = 1.0, 1.0
     lines += 0.1 * PICTURES
-    assert isinstance(fitting(lines, np.repeat([0, 1], 20))._seen, embedding.Patches)
+    assert isinstance(chosen(lines, np.repeat([0, 1], 20)).seen, embedding.Patches)
+
+
+def test_patches_that_see_nothing_leave_it_to_the_network():
+    plain = np.repeat(np.float32([0, 1]), 20)[:, None, None, None] * np.ones((1, 32, 32, 3), np.float32)
+    found = chosen(plain, np.repeat(["dark", "bright"], 20))
+    assert found.seen is embedding.encoder.encoded
+    assert agreement(found.rows, np.repeat(["dark", "bright"], 20)) == 1.0
+
+
+@pytest.mark.parametrize("count", [2, 5, 40, 200, 300])
+def test_pictures_that_are_all_alike_are_refused(count):
+    with pytest.raises(DataError, match="the pictures are all alike"):
+        chosen(PICTURES[:1].repeat(count, 0), np.arange(count) % 2)
+
+
+def test_one_picture_is_refused():
+    with pytest.raises(DataError, match="two pictures or more, not from 1"):
+        Embedding(PICTURES[:1], colours, 5)
+
+
+def test_a_large_set_is_compared_by_some_of_its_pictures(monkeypatch):
+    monkeypatch.setattr(embedding, "COMPARED", 12)
+    found = chosen(PICTURES, np.arange(40) % 2)
+    assert len(found.rows) == 12
+    assert len(found(PICTURES)) == 40
 
 
 def test_a_single_row_agrees_with_nobody():

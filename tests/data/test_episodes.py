@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bvfim
-from bvfim.data.episodes import SHIFT, STRETCH, TURN, Episodes, Shape, moved
+from bvfim.data.episodes import SHIFT, STRETCH, TURN, Episodes, Shape, moved_by
 from bvfim.data.fewshot import ClassImages
 from bvfim.status import DataError
 
@@ -97,7 +97,7 @@ def test_a_number_of_symmetries_that_a_square_has_not_is_refused():
 def test_an_image_is_moved_by_a_share_of_its_side(which, by):
     image, amounts = torch.zeros(1, 1, 100, 100), torch.full((4, 1), 0.5)
     image[..., 50, 50], amounts[which] = 1.0, 1.0
-    place = moved(image, amounts)[0, 0].argmax().item()
+    place = moved_by(image, amounts)[0, 0].argmax().item()
     row, column = divmod(place, 100)
     assert (50 - column, 50 - row)[which - 2] == round(100 * by)
     assert (50 - column, 50 - row)[3 - which] == 0
@@ -108,7 +108,7 @@ def test_an_image_is_turned_and_stretched_about_its_centre():
     dot = torch.exp(-(((side[:, None] - 0.5) ** 2 + side**2) / 0.005))[None, None]  # below the centre
 
     def centre(amounts):
-        found = moved(dot, torch.tensor(amounts)[:, None])[0, 0]
+        found = moved_by(dot, torch.tensor(amounts)[:, None])[0, 0]
         return (found * side).sum() / found.sum(), (found * side[:, None]).sum() / found.sum()
 
     across, down = centre([1.0, 0.5, 0.5, 0.5])
@@ -117,12 +117,14 @@ def test_an_image_is_turned_and_stretched_about_its_centre():
 
 
 def test_moved_images_are_all_different_and_of_the_same_draw():
-    plain, own = (Episodes(numbered([9] * 4, side=8), Shape(3, 1, 2, 2), moved=moving) for moving in (False, True))
-    first, other = next(plain), next(own)
-    assert first.query.shape == other.query.shape
-    assert not torch.equal(first.query, other.query)
-    assert torch.equal(first.query_labels, other.query_labels)
-    assert not torch.equal(next(own).query, other.query)
+    blob = np.zeros((20, 20), np.uint8)
+    blob[6:14, 6:14] = 1
+    pixels = (np.repeat([60, 120, 180, 240], 9)[:, None, None, None] * blob).astype(np.uint8)  # told by brightness
+    images = ClassImages(pixels, np.full(4, 9), tuple("abcd"))
+    plain, own = (next(Episodes(images, Shape(3, 1, 2, 2), moved=moving)) for moving in (False, True))
+    torch.testing.assert_close(own.query.amax((2, 3, 4)), plain.query.amax((2, 3, 4)), rtol=0, atol=1e-3)
+    flat = own.query.flatten(2)
+    assert all(not torch.equal(task[2 * way], task[2 * way + 1]) for task in flat for way in range(3))
 
 
 @pytest.mark.parametrize("moving", [False, True])

@@ -36,6 +36,7 @@ SMALL = FewShot("omniglot", classes(40), classes(6, seed=1), classes(6, seed=2),
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(fewshot, "_loaded", lambda name: SMALL)
+    fewshot._both.cache_clear()
 
 
 def double(x):
@@ -154,7 +155,7 @@ def test_only_what_is_learned_from_is_mirrored_and_moved(small):
     assert torch.equal(next(plain).query, next(own).query)
     plain, own = (fewshot.stream("omniglot", "train", Shape(3, 1, 2, 2), config) for config in (TINY, given))
     assert not torch.equal(next(plain).query, next(own).query)
-    assert "each image is moved a little" in fewshot.run(given).sections[0].text
+    assert "Each image to learn from is moved a little" in fewshot.run(given).sections[0].text
 
 
 def test_with_a_fit_that_is_given_validation_classes_are_learned_from(small):
@@ -163,12 +164,13 @@ def test_with_a_fit_that_is_given_validation_classes_are_learned_from(small):
     assert fewshot.classes("omniglot", "train", TINY) is SMALL.train
     assert fewshot.classes("omniglot", "test", given) is SMALL.test
     found = fewshot.run(given)
+    assert found.tables["few-shot"]["validation"].isna().all(), "nothing was chosen by it"
     assert found.tables["few-shot"][["fit lr", "fit steps"]].to_numpy().tolist() == [[0.3, 4]]
     assert "the validation classes are learned from too" in found.sections[0].text
     assert "do best on validation classes" in fewshot.run(TINY).sections[0].text
 
 
-@pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (0.1, 0)])
+@pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (0.1, 0), (0.1, 2.5)])
 def test_a_fit_that_fits_nothing_is_refused(fit):
     with pytest.raises(DataError, match="fit must be a step size above 0 and at least 1 step"):
         Config(fit=fit)
