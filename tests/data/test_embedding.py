@@ -126,7 +126,7 @@ def test_patches_that_see_nothing_leave_it_to_the_network():
     assert agreement(found.rows, np.repeat(["dark", "bright"], 20)) == 1.0
 
 
-@pytest.mark.parametrize("count", [2, 5, 40, 200, 300])
+@pytest.mark.parametrize("count", [2, 40, 200])
 def test_pictures_that_are_all_alike_are_refused(count):
     with pytest.raises(DataError, match="the pictures are all alike"):
         chosen(PICTURES[:1].repeat(count, 0), np.arange(count) % 2)
