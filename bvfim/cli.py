@@ -139,6 +139,12 @@ def reproduce(
     shots: Annotated[
         str | None, typer.Option(help="Of few-shot, with commas: images of a class to learn from.")
     ] = None,
+    train_ways: Annotated[
+        int | None, typer.Option(help="Of few-shot: the classes of a task to learn from, if not those of --ways.")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="Of few-shot: further images of each class, which F is of, to learn from.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Of toy, cleaning, few-shot: upper steps of a run.")] = None,
     fit: Annotated[
         str | None,
@@ -158,11 +164,8 @@ def reproduce(
     asked: dict[str, Any] = {name: listed(text) for name, text in given.items() if text is not None}
     asked |= {name: counts(text, name) for name, text in (("ways", ways), ("shots", shots)) if text is not None}
     asked |= {} if fit is None else {"fit": size_and_count(fit, "fit")}
-    asked |= {
-        name: value
-        for name, value in (("seeds", seeds), ("steps", steps), ("moved", moved), ("log", log))
-        if value is not None
-    }
+    single = {"seeds": seeds, "train_ways": train_ways, "queries": queries, "steps": steps, "moved": moved, "log": log}
+    asked |= {name: value for name, value in single.items() if value is not None}
     own = _own(chosen, asked)
     require_device(device)
     chapters = []
@@ -200,7 +203,7 @@ def _own(chosen: dict[str, ModuleType], given: dict[str, Any]) -> dict[str, Any]
     for name, module in chosen.items():
         for key in given:
             if key not in {field.name for field in fields(module.Config)}:
-                raise DataError(f"--{key} is no option of {name}")
+                raise DataError(f"--{key.replace('_', '-')} is no option of {name}")
     return given
 
 

@@ -171,6 +171,7 @@ def test_marks_in_a_table_are_shown_as_they_are(capsys):
         (["few-shot", "--data", "digits"], "no data set is called 'digits'"),
         (["few-shot", "--methods", "CG"], "no method is called 'CG'"),
         (["few-shot", "--seeds", "3"], "--seeds is no option of fewshot"),
+        (["toy", "--train-ways", "3"], "--train-ways is no option of toy"),
         (["toy", "--ways", "3"], "--ways is no option of toy"),
     ],
 )

@@ -50,18 +50,22 @@ class Config:
     Args:
         data: names of :data:`bvfim.data.fewshot.NAMES`.
         ways, shots: N and M, each any number of them.
+        train_ways: classes of a task to learn from, where they are not those of the tasks to judge by: one network
+            then serves all of ``ways``. Tasks of more classes teach more (Snell et al., Prototypical networks for
+            few-shot learning, 2017).
         methods: of :data:`METHODS` and :data:`EXTRA`.
         steps: upper steps of a run; the paper takes 50,000.
-        queries: images of a class that a task is judged by.
+        queries: images of a class in F.
         tasks: of a draw; those of :data:`TASKS` where it is ``None``.
         width: filters of a block.
-        T, lr: lower steps of RHG, TRHG (which goes back through half of them) and BDA, and their size.
+        T: lower steps of RHG, TRHG (which goes back through half of them) and BDA.
+        lr: size of the lower steps of every method at 5-way; more classes have larger ones.
         x_lr: of Adam, which moves x; it falls to zero along a cosine.
         episodes: test tasks, and as many validation tasks.
         moved: whether each image to learn from is shifted, turned and stretched a little, at random.
         fit: step size and number of steps that fit a head to a test task; where it is ``None``, those that do best on
             validation classes. Where it is given, these have nothing to choose, and are learned from too, as Snell et
-            al. (Prototypical networks for few-shot learning, 2017) do in the end.
+            al. do in the end.
         every: steps between two checkpoints; one is also written every minute.
         log: whether the runs are logged for TensorBoard.
         seed: of the network and the draws.
@@ -76,6 +80,7 @@ class Config:
     data: tuple[str, ...] = ("omniglot",)
     ways: tuple[int, ...] = (5,)
     shots: tuple[int, ...] = (1,)
+    train_ways: int | None = None
     methods: tuple[str, ...] = METHODS
     steps: int = 1000
     queries: int = 15
@@ -105,26 +110,40 @@ class Config:
         lr, steps = self.fit or (1.0, 1)
         if not (0 < lr < math.inf and isinstance(steps, int) and steps >= 1):
             raise DataError(f"fit must be a step size above 0 and at least 1 step, not {self.fit!r}")
-        for ways, shots in product(self.ways, self.shots):
+        for ways, shots in product((*self.ways, *self._other_ways), self.shots):
             Shape(ways, shots, self.queries, 1 if self.tasks is None else self.tasks)
+
+    @property
+    def _other_ways(self) -> tuple[int, ...]:
+        return () if self.train_ways is None else (self.train_ways,)
+
+    @property
+    def served(self) -> list[tuple[int, ...]]:
+        """The ways that each network is judged by."""
+        return [self.ways] if self._other_ways else [(ways,) for ways in self.ways]
 
     def quick(self) -> Config:
         """Smaller, to see that it learns: a minute on two cores. What was asked for by name stays."""
         own = ("BVFIM",) if self.methods == METHODS else self.methods
         steps = 200 if self.steps == Config.steps else self.steps
-        return replace(self, methods=own, steps=steps, queries=5, tasks=4, width=32, episodes=100, every=50)
+        queries = 5 if self.queries == Config.queries else self.queries
+        return replace(self, methods=own, steps=steps, queries=queries, tasks=4, width=32, episodes=100, every=50)
 
 
-def method(label: str, tasks: int, config: Config) -> bvfim.Estimator:
-    """A method with its settings; f is a sum over the tasks, and so is the slack that tau is held against."""
-    T, start = config.T, "restart"
+def method(label: str, shape: Shape, config: Config) -> bvfim.Estimator:
+    """A method with its settings for draws of this shape.
+
+    f is a sum over the tasks, and so is the slack that tau is held against. For a task it is a mean over the classes:
+    the more there are, the larger the lower steps.
+    """
+    T, start, tasks, lr = config.T, "restart", shape.tasks, config.lr * shape.ways / 5
     inner: dict[str, Any] = {"z_steps": 5, "y_steps": 10, "start": "z"}
-    steady: dict[str, Any] = {"z_lr": 0.1, "y_lr": 0.1, "mu1": 0.1, "theta": 0.1, "tau": 0.4 * tasks, **inner}
+    steady: dict[str, Any] = {"z_lr": lr, "y_lr": lr, "mu1": 0.1, "theta": 0.1, "tau": 0.4 * tasks, **inner}
     printed: dict[str, Any] = {"mu1": harmonic(1.0), "theta": harmonic(0.1), "tau": harmonic(10.0), **inner}
     made = {
-        "RHG": lambda: bvfim.RHG(T, config.lr, start=start, segment=T),
-        "TRHG": lambda: bvfim.TRHG(T, max(T // 2, 1), config.lr, start=start, segment=T),
-        "BDA": lambda: bvfim.BDA(T, config.lr, start=start, segment=T),
+        "RHG": lambda: bvfim.RHG(T, lr, start=start, segment=T),
+        "TRHG": lambda: bvfim.TRHG(T, max(T // 2, 1), lr, start=start, segment=T),
+        "BDA": lambda: bvfim.BDA(T, lr, start=start, segment=T),
         "BVFIM": lambda: bvfim.BVFIM(mu2=bvfim.LowerValue(), **steady),
         "BVFIM-printed": lambda: bvfim.BVFIM(mu2=bvfim.LowerValue(), **printed),
         "BVFIM-barrier": lambda: bvfim.BVFIM(mu2=0.4 * tasks, **steady),
@@ -165,7 +184,7 @@ def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]
     data = _loaded(name)
     fewest = min(int(part.counts.min()) for part in (data.validation, data.test))
     judged = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
-    found = {"train": Shape(ways, shots, config.queries, config.tasks or TASKS[name])}
+    found = {"train": Shape(config.train_ways or ways, shots, config.queries, config.tasks or TASKS[name])}
     found |= {"validation": judged, "test": judged}
     for part, shape in found.items():
         require_enough(classes(name, part, config), shape, symmetries(name, part))
@@ -189,15 +208,15 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
     """The end of one run, which goes on from what was saved where it is asked to."""
     shape = shapes(name, ways, shots, config)["train"]
     x = network(_loaded(name).train.pixels.shape[1], config.width, config.seed, config.device)
-    callbacks: list[Any] = [ProgressBar(f"{name} {ways}-way {shots}-shot {label}")]
+    callbacks: list[Any] = [ProgressBar(f"{name} {shape.ways}-way {shots}-shot {label}")]
     if saved is not None:
         callbacks.append(Checkpoint(saved, config.every, minutes=1.0))
         callbacks += [TensorBoard(saved.with_suffix(""))] if config.log else []
     solution = bvfim.solve(
         problem(),
         x,
-        heads(x, shape.tasks, ways),
-        method(label, shape.tasks, config),
+        heads(x, shape.tasks, shape.ways),
+        method(label, shape, config),
         partial(torch.optim.Adam, lr=config.x_lr, fused=config.device != "cpu"),
         steps=config.steps,
         batches=stream(name, "train", shape, config),
@@ -240,16 +259,18 @@ def judged(name: str, ways: int, shots: int, x: Any, config: Config) -> dict[str
 
 
 def cell(
-    name: str, ways: int, shots: int, label: str, config: Config, saved: Path | None, resume: bool
+    name: str, served: tuple[int, ...], shots: int, label: str, config: Config, saved: Path | None, resume: bool
 ) -> pd.DataFrame:
-    """One run: its course in 100 means of F, and what came of it."""
-    solution = train(name, ways, shots, label, config, saved, resume)
-    course = solution.history[["step", "upper", "seconds"]]
+    """One run: its course in 100 means of F, and what came of it for each number of ways that it serves."""
+    solution = train(name, served[0], shots, label, config, saved, resume)
+    course = solution.history[["step", "upper", "seconds"]].rename(columns={"seconds": "at"})
     course = course.groupby(np.arange(len(course)) * 100 // max(len(course), 1)).mean().reset_index(drop=True)
-    about = {"data": name, "ways": ways, "shots": shots, "method": label, "steps": solution.steps}
+    about = {"data": name, "shots": shots, "method": label, "steps": solution.steps, "note": _loaded(name).note}
     about |= {"status": solution.status.value, "seconds": solution.seconds, "ms": _median_ms(solution.history)}
-    about |= {**judged(name, ways, shots, solution.x, config), "note": _loaded(name).note}
-    return course.rename(columns={"seconds": "at"}).assign(**about)
+    about |= {"train ways": config.train_ways or served[0]}
+    return pd.concat(
+        [course.assign(**about, ways=ways, **judged(name, ways, shots, solution.x, config)) for ways in served]
+    )
 
 
 def _median_ms(history: pd.DataFrame) -> float:
@@ -268,14 +289,12 @@ def run(config: Config, how: How = How()) -> Results:
     going_on = how.resume and how.folder is not None and (how.folder / "config.json").exists()
     if folder is not None and not going_on:
         shutil.rmtree(folder, ignore_errors=True)  # of a run with other settings, which is not to be mixed in
-    cells = [
-        (d, n, m, label) for d in config.data for n in config.ways for m in config.shots for label in config.methods
-    ]
     parts: dict[str, Part] = {}
-    for own in cells:
-        shapes(*own[:3], config)  # what can't be drawn is said before hours of work
-        name = slug("{} {}-way {}-shot {}".format(*own))
+    for data, served, shots, label in product(config.data, config.served, config.shots, config.methods):
+        for ways in served:
+            shapes(data, ways, shots, config)  # what can't be drawn is said before hours of work
+        name = slug(f"{data} {'-'.join(map(str, served))}-way {shots}-shot {label}")
         saved = None if folder is None else folder / f"{name}.safetensors"
-        parts[name] = partial(cell, *own, config, saved, going_on)
+        parts[name] = partial(cell, data, served, shots, label, config, saved, going_on)
     alone = How(how.folder, how.resume)  # each run has a bar of its own
     return results(config, pd.concat(measured(config, parts, alone).values(), ignore_index=True))

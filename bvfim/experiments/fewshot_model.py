@@ -2,11 +2,12 @@ r"""The few-shot model: a convolutional network as x, a logistic layer for each 
 
 .. math:: f(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{tr}), \qquad F(x, y) = \sum_i \mathrm{CE}(x, y_i; D_i^{val})
 
-over the tasks i of a draw; CE is a mean over the images. The features are the means of the channels of the last of four
-blocks. They do not depend on y, and are computed once for each upper step. In training each block normalises its
-channels by their mean and variance over all images of a task, so that the query images take part in it, as in the works
-that the paper compares itself to. To judge, this can be done too, or the moments are those of training images, and each
-query is told by itself.
+over the tasks i of a draw; CE is a mean over the images. The features of an image are the means of the channels of the
+last of four blocks, brought to mean 0 and variance 1, so that all images weigh the same in a head's steps. They do not
+depend on y, and are computed once for each upper step. In training each block normalises its channels by their mean and
+variance over all images of a task, so that the query images take part in it, as in the works that the paper compares
+itself to. To judge, this can be done too, or the moments are those of training images, and each query is told by
+itself.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def _shown(x: list[dict[str, Tensor]], images: Tensor, moments: Sequence[Moments
         maps = functional.conv2d(found, block["filters"], padding=1).unflatten(0, (tasks, count))
         used.append(moments[k] if moments else torch.var_mean(maps, (1, 3, 4), correction=0, keepdim=True))
         found = _activated(block, maps, used[k])
-    return found.mean((2, 3)).unflatten(0, (tasks, count)), used
+    means = found.mean((2, 3)).unflatten(0, (tasks, count))
+    return functional.layer_norm(means, means.shape[-1:]), used
 
 
 def _activated(block: dict[str, Tensor], maps: Tensor, moments: Moments) -> Tensor:

@@ -65,9 +65,10 @@ def _chosen(config: Any) -> str:
 
 
 def _varied(config: Any) -> str:
+    harder = f"Every network learned from {config.train_ways}-way tasks. " if config.train_ways else ""
     turned = "Turned characters are further classes, and to learn from, mirrored ones too. "
     moved = "Each image to learn from is moved a little. "
-    return (turned if "omniglot" in config.data else "") + (moved if config.moved else "")
+    return harder + (turned if "omniglot" in config.data else "") + (moved if config.moved else "")
 
 
 def _published(data: str, ways: int, shots: int, label: str) -> float:
@@ -88,7 +89,8 @@ def _sentence(rows: list[Any]) -> str:
 
 
 def _figure(raw: pd.DataFrame) -> Figure:
-    tables = list(raw.groupby(KEY[:3], sort=False))
+    learned = ["data", "train ways", "shots"]
+    tables = list(raw.drop_duplicates([*learned, "method", "step"]).groupby(learned, sort=False))
     figure, axes = panels(1, len(tables), width=max(4.6, 9.2 / len(tables)))
     for one, ((data, ways, shots), rows) in zip(axes[0], tables, strict=True):
         for label, own in rows.groupby("method", sort=False):

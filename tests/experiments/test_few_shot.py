@@ -62,7 +62,9 @@ def test_each_task_is_normalised_by_itself_as_batch_norm_does():
             own = functional.batch_norm(own, None, None, block["scale"], block["shift"], training=True)
             own = functional.max_pool2d(functional.relu(own), 2, ceil_mode=True)
         assert own.shape[2:] == (2, 2), "of 18, 9, 5 and 3 pixels, none is lost at the border"
-        torch.testing.assert_close(found[task], own.mean((2, 3)))
+        means = own.mean((2, 3))
+        centred = means - means.mean(1, keepdim=True)
+        torch.testing.assert_close(found[task], centred / (means.var(1, correction=0, keepdim=True) + 1e-5).sqrt())
 
 
 def test_with_fixed_moments_an_image_is_told_by_itself():
@@ -88,7 +90,7 @@ def test_losses_are_means_over_images_and_sums_over_tasks():
 @pytest.mark.parametrize("label", [*fewshot.METHODS, *fewshot.EXTRA])
 def test_features_that_are_computed_once_give_the_same_hypergradient(label, monkeypatch):
     tasks, x = draw(), double(fewshot_model.network(1, width=4))
-    y, method = fewshot_model.heads(x, 3, 3), fewshot.method(label, 3, Config())
+    y, method = fewshot_model.heads(x, 3, 3), fewshot.method(label, Shape(3, 1, 2, 3), Config())
     calls = []
     features = fewshot_model.features
     monkeypatch.setattr(fewshot_model, "features", lambda *given: calls.append(1) or features(*given))
@@ -121,14 +123,14 @@ TINY = Config(ways=(3,), methods=("BVFIM",), steps=3, queries=2, tasks=2, width=
 
 
 def test_it_learns_and_tells_how_well(small, tmp_path):
-    config = Config(ways=(3,), methods=("RHG", "BVFIM"), steps=80, queries=3, tasks=4, width=8, episodes=40)
+    config = Config(ways=(3,), methods=("RHG", "BVFIM"), steps=160, queries=3, tasks=4, width=8, episodes=40)
     found = fewshot.run(config, How(tmp_path / "parts"))
     table = found.tables["few-shot"]
     assert list(table.index) == [("omniglot", 3, 1, "RHG"), ("omniglot", 3, 1, "BVFIM")]
     assert (table["accuracy"] > 50).all(), "chance is 33.3"
     assert (table["each alone"] > 45).all()
     assert (table["episodes"] >= 40).all()
-    assert (table["steps"] == 80).all()
+    assert (table["steps"] == 160).all()
     course = found.tables["course"]
     assert set(course["note"]) == {"made up"}
     own = course[course["method"] == "BVFIM"]["upper"]
@@ -145,6 +147,13 @@ def test_the_interval_is_that_of_the_mean(small):
     (own,) = shares.values()
     assert found["accuracy"] == pytest.approx(100 * own.mean().item())
     assert found["interval"] == pytest.approx(196 * own.std().item() / len(own) ** 0.5)
+
+
+def test_lower_steps_grow_with_the_number_of_classes_that_f_is_a_mean_over():
+    for label, names in (("RHG", ("lr",)), ("BDA", ("lr",)), ("BVFIM", ("z_lr", "y_lr"))):
+        for ways, lr in ((5, 0.1), (20, 0.4)):
+            method = fewshot.method(label, Shape(ways, 1, 15, 4), Config())
+            assert [getattr(method, name) for name in names] == pytest.approx([lr] * len(names))
 
 
 def test_only_what_is_learned_from_is_mirrored_and_moved(small):
@@ -168,6 +177,24 @@ def test_with_a_fit_that_is_given_validation_classes_are_learned_from(small):
     assert found.tables["few-shot"][["fit lr", "fit steps"]].to_numpy().tolist() == [[0.3, 4]]
     assert "the validation classes are learned from too" in found.sections[0].text
     assert "do best on validation classes" in fewshot.run(TINY).sections[0].text
+
+
+def test_one_network_that_learned_from_harder_tasks_serves_all_ways(small, tmp_path, monkeypatch):
+    runs, train = [], fewshot.train
+    monkeypatch.setattr(fewshot, "train", lambda *given: runs.append(train(*given)) or runs[-1])
+    found = fewshot.run(replace(TINY, ways=(2, 3), train_ways=5), How(tmp_path / "parts"))
+    (solution,) = runs
+    assert solution.y.shape == (2, 5, 5)
+    table = found.tables["few-shot"]
+    assert list(table.index) == [("omniglot", 2, 1, "BVFIM"), ("omniglot", 3, 1, "BVFIM")]
+    assert table["accuracy"].nunique() == 2
+    assert (tmp_path / "runs" / "omniglot-2-3-way-1-shot-bvfim.safetensors").exists()
+    assert "Every network learned from 5-way tasks" in found.sections[0].text
+    (panel,) = found.figures["course"].axes
+    assert panel.get_xlabel() == "upper step, omniglot 5-way 1-shot"
+    assert len(panel.lines) == 1
+    fewshot.run(replace(TINY, ways=(2, 3)))
+    assert [own.y.shape[1] for own in runs[1:]] == [2, 3]
 
 
 @pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (0.1, 0), (0.1, 2.5)])
@@ -257,6 +284,7 @@ def test_quick_keeps_what_was_asked_for():
     assert (Config().quick().methods, Config().quick().steps) == (("BVFIM",), 200)
     asked = Config(methods=("RHG", "BDA"), steps=7).quick()
     assert (asked.methods, asked.steps) == (("RHG", "BDA"), 7)
+    assert (Config().quick().queries, Config(queries=3).quick().queries) == (5, 3)
 
 
 def test_the_parts_have_draws_of_their_own_for_any_seed(small):
@@ -276,6 +304,8 @@ def test_the_parts_have_draws_of_their_own_for_any_seed(small):
         ({"ways": (1,)}, "ways must be a whole number of at least 2"),
         ({"shots": (0,)}, "shots must be a whole number of at least 1"),
         ({"ways": ()}, "ways is empty"),
+        ({"train_ways": 1}, "ways must be a whole number of at least 2"),
+        ({"train_ways": 0}, "ways must be a whole number of at least 2"),
         ({"tasks": 0}, "tasks must be a whole number of at least 1"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"episodes": 0}, "episodes must be at least 1"),
