@@ -194,8 +194,11 @@ def _chosen(names: Sequence[str], device: str) -> dict[str, ModuleType]:
     if device == "cpu" and "few-shot" not in names and "few-shot" in asked:
         console.print("few-shot takes hours on a CPU, and is left out unless it is named; with --quick, a minute")
         asked.remove("few-shot")
-    modules = [module for name in asked for module in EXPERIMENTS[name]]
-    return {module.__name__.rsplit(".", 1)[-1]: module for module in modules}
+    found: dict[str, ModuleType] = {}
+    for name in asked:
+        own = EXPERIMENTS[name]
+        found |= {name if len(own) == 1 else module.__name__.rsplit(".", 1)[-1]: module for module in own}
+    return found
 
 
 def _own(chosen: dict[str, ModuleType], given: dict[str, Any]) -> dict[str, Any]:

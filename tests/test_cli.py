@@ -170,7 +170,7 @@ def test_marks_in_a_table_are_shown_as_they_are(capsys):
         (["few-shot", "--ways", "1"], "ways must be a whole number of at least 2, not 1"),
         (["few-shot", "--data", "digits"], "no data set is called 'digits'"),
         (["few-shot", "--methods", "CG"], "no method is called 'CG'"),
-        (["few-shot", "--seeds", "3"], "--seeds is no option of fewshot"),
+        (["few-shot", "--seeds", "3"], "--seeds is no option of few-shot"),
         (["toy", "--train-ways", "3"], "--train-ways is no option of toy"),
         (["toy", "--ways", "3"], "--ways is no option of toy"),
     ],
@@ -183,7 +183,7 @@ def test_options_of_an_experiment_are_checked_before_it_runs(arguments, message,
 
 
 def test_all_leaves_out_on_a_cpu_what_takes_hours_there(capsys):
-    assert "fewshot" not in cli._chosen(["all"], "cpu")
+    assert "few-shot" not in cli._chosen(["all"], "cpu")
     assert "few-shot takes hours on a CPU" in " ".join(capsys.readouterr().out.split())
-    assert "fewshot" in cli._chosen(["all"], "cuda")
-    assert list(cli._chosen(["few-shot"], "cpu")) == ["fewshot"]
+    assert "few-shot" in cli._chosen(["all"], "cuda")
+    assert list(cli._chosen(["few-shot"], "cpu")) == ["few-shot"]
