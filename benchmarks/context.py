@@ -26,7 +26,7 @@ import bvfim
 from bvfim import tree
 from bvfim.data.episodes import Shape
 from bvfim.experiments import fewshot, fewshot_model
-from bvfim.experiments.fewshot import Config
+from bvfim.experiments.fewshot_settings import Config, method
 from bvfim.report import machine
 
 LEAST, COMPARED = 3.0, 4
@@ -54,14 +54,13 @@ def solved(
     """The seconds of the later ones of some upper steps from the start, and F in each."""
     draws = fewshot.stream("omniglot", "train", shape, config)
     x = tree.map(lambda t: t.to(dtype), fewshot_model.network(1, config.width, config.seed, config.device))
-    method, adam = fewshot.method("BVFIM", shape, config), partial(torch.optim.Adam, lr=config.x_lr)
     clock = Clock(config.device)
     found = bvfim.solve(
         fewshot_model.problem(shared),
         x,
         fewshot_model.heads(x, shape.tasks, shape.ways),
-        method,
-        adam,
+        method("BVFIM", shape, config),
+        partial(torch.optim.Adam, lr=config.x_lr),
         steps=count,
         batches=[
             drawn._replace(support=drawn.support.to(dtype), query=drawn.query.to(dtype))

@@ -14,7 +14,7 @@ from bvfim import tree
 from bvfim.data.episodes import Episodes, Shape
 from bvfim.data.fewshot import ClassImages, FewShot
 from bvfim.experiments import fewshot, fewshot_model
-from bvfim.experiments.fewshot import Config
+from bvfim.experiments.fewshot_settings import EXTRA, METHODS, Config, method
 from bvfim.experiments.parts import How
 from bvfim.status import DataError
 
@@ -87,10 +87,10 @@ def test_losses_are_means_over_images_and_sums_over_tasks():
     assert fewshot_model.loss(y, inputs, tasks.query_labels).item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("label", [*fewshot.METHODS, *fewshot.EXTRA])
+@pytest.mark.parametrize("label", [*METHODS, *EXTRA])
 def test_features_that_are_computed_once_give_the_same_hypergradient(label, monkeypatch):
     tasks, x = draw(), double(fewshot_model.network(1, width=4))
-    y, method = fewshot_model.heads(x, 3, 3), fewshot.method(label, Shape(3, 1, 2, 3), Config())
+    y, own = fewshot_model.heads(x, 3, 3), method(label, Shape(3, 1, 2, 3), Config())
     calls = []
     features = fewshot_model.features
     monkeypatch.setattr(fewshot_model, "features", lambda *given: calls.append(1) or features(*given))
@@ -98,7 +98,7 @@ def test_features_that_are_computed_once_give_the_same_hypergradient(label, monk
     for shared in (True, False):
         calls.clear()
         problem = fewshot_model.problem(shared)
-        gradient, state, _ = method.estimate(problem, x, method.init(problem, x, y), 0, tasks)
+        gradient, state, _ = own.estimate(problem, x, own.init(problem, x, y), 0, tasks)
         found[shared] = tree.flatten(gradient), state.y, len(calls)
     torch.testing.assert_close(found[True][0], found[False][0], rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found[True][1], found[False][1], rtol=1e-9, atol=1e-12)
@@ -152,8 +152,8 @@ def test_the_interval_is_that_of_the_mean(small):
 def test_lower_steps_grow_with_the_number_of_classes_that_f_is_a_mean_over():
     for label, names in (("RHG", ("lr",)), ("BDA", ("lr",)), ("BVFIM", ("z_lr", "y_lr"))):
         for ways, lr in ((5, 0.1), (20, 0.4)):
-            method = fewshot.method(label, Shape(ways, 1, 15, 4), Config())
-            assert [getattr(method, name) for name in names] == pytest.approx([lr] * len(names))
+            own = method(label, Shape(ways, 1, 15, 4), Config())
+            assert [getattr(own, name) for name in names] == pytest.approx([lr] * len(names))
 
 
 def test_only_what_is_learned_from_is_mirrored_and_moved(small):
