@@ -96,7 +96,7 @@ def main() -> int:
     found = {
         "command": f"python benchmarks/context.py --device {args.device} --tasks {args.tasks} --steps {args.steps}",
         "machine": machine(),
-        "settings": {"tasks": args.tasks, "steps": args.steps, "rounds": args.rounds},
+        "settings": {"tasks": args.tasks, "steps": args.steps, "rounds": args.rounds, "accelerate": args.accelerate},
         "ms with context": ms[True],
         "ms without": ms[False],
         "ratio": ms[False] / ms[True],

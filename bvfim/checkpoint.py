@@ -182,7 +182,7 @@ def _pack(item: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(item, dict):
         return {"dict": [[_pack(k, tensors), _pack(v, tensors)] for k, v in item.items()]}
     if isinstance(item, list | tuple):
-        return {type(item).__name__ if type(item) is list else "tuple": [_pack(v, tensors) for v in item]}
+        return {"list" if type(item) is list else "tuple": [_pack(v, tensors) for v in item]}
     if item is None or isinstance(item, bool | int | float | str):
         return item
     raise CheckpointError(f"a checkpoint can't hold a {type(item).__name__}")

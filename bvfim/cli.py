@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -160,23 +160,22 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper and put our numbers beside its own, on one page."""
     chosen = _chosen(names, device)
-    given = {"data": data, "methods": None if methods == "all" else methods}
-    asked: dict[str, Any] = {name: listed(text) for name, text in given.items() if text is not None}
+    asked: dict[str, Any] = {
+        name: listed(text) for name, text in (("data", data), ("methods", methods)) if text is not None
+    }
     asked |= {name: counts(text, name) for name, text in (("ways", ways), ("shots", shots)) if text is not None}
     asked |= {} if fit is None else {"fit": size_and_count(fit, "fit")}
     single = {"seeds": seeds, "train_ways": train_ways, "queries": queries, "steps": steps, "moved": moved, "log": log}
     asked |= {name: value for name, value in single.items() if value is not None}
-    own = _own(chosen, asked)
+    configs = _configs(chosen, asked, quick, seed=seed, device=device)
     require_device(device)
     chapters = []
-    for name, module in chosen.items():
+    for name, config in configs.items():
         console.rule(name)
-        config = module.Config(seed=seed, device=device, **own)
-        config = config.quick() if quick else config
         folder = prepared(out / name)
         how = How(folder / "parts", resume, workers if device == "cpu" else 1, parts(name))
         try:
-            chapters.append(saved(name, config, module.run(config, how), folder))
+            chapters.append(saved(name, config, chosen[name].run(config, how), folder))
         except KeyboardInterrupt:
             Console(stderr=True).print("stopped; what was measured is kept, and the same command with --resume goes on")
             raise typer.Exit(130) from None
@@ -192,7 +191,7 @@ def _chosen(names: Sequence[str], device: str) -> dict[str, ModuleType]:
         raise DataError(no_such("experiment", unknown[0], [*EXPERIMENTS, "all"]))
     asked = list(EXPERIMENTS) if "all" in names else list(names)
     if device == "cpu" and "few-shot" not in names and "few-shot" in asked:
-        console.print("few-shot takes hours on a CPU, and is left out unless it is named; with --quick, a minute")
+        console.print("few-shot takes hours on a CPU, with --quick a minute: it is left out unless it is named")
         asked.remove("few-shot")
     found: dict[str, ModuleType] = {}
     for name in asked:
@@ -201,13 +200,18 @@ def _chosen(names: Sequence[str], device: str) -> dict[str, ModuleType]:
     return found
 
 
-def _own(chosen: dict[str, ModuleType], given: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, which every chosen experiment must have."""
+def _configs(chosen: dict[str, ModuleType], asked: dict[str, Any], quick: bool, **common: Any) -> dict[str, Any]:
+    """The settings of each experiment; what was asked for, which all of them must have, stays as it is."""
+    found: dict[str, Any] = {}
     for name, module in chosen.items():
-        for key in given:
-            if key not in {field.name for field in fields(module.Config)}:
+        config = module.Config(**common)
+        known = {field.name for field in fields(config)}
+        for key in asked:
+            if key not in known:
                 raise DataError(f"--{key.replace('_', '-')} is no option of {name}")
-    return given
+        every = {"methods": config.methods} if asked.get("methods") == ("all",) else {}
+        found[name] = replace(config.quick() if quick else config, **{**asked, **every})
+    return found
 
 
 def main() -> None:

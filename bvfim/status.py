@@ -69,6 +69,10 @@ class Status(enum.Enum):
         return self not in (Status.NON_FINITE, Status.SLACK_LOST, Status.GAP_OPEN, Status.UNBOUNDED)
 
 
+SOUND = tuple(status.value for status in Status if status.ok)
+"""The ends of a run whose result counts, as tables have them."""
+
+
 class BvfimError(Exception):
     """The root of every error that the library raises itself.
 

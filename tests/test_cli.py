@@ -187,3 +187,24 @@ def test_all_leaves_out_on_a_cpu_what_takes_hours_there(capsys):
     assert "few-shot takes hours on a CPU" in " ".join(capsys.readouterr().out.split())
     assert "few-shot" in cli._chosen(["all"], "cuda")
     assert list(cli._chosen(["few-shot"], "cpu")) == ["few-shot"]
+
+
+def test_quick_sizes_give_way_to_what_was_asked_for():
+    chosen = cli._chosen(["few-shot", "cleaning"], "cpu")
+
+    def sizes(**asked):
+        found = cli._configs(chosen, asked, True, seed=0, device="cpu")
+        return {name: (config.methods, config.steps) for name, config in found.items()}
+
+    assert sizes()["few-shot"] == (("BVFIM",), 200)
+    assert {steps for _, steps in sizes(steps=1000).values()} == {1000}
+    every = sizes(methods=("all",))
+    assert every["few-shot"][0] == ("RHG", "TRHG", "BDA", "BVFIM")
+    assert {"CG", "Neumann"} < set(every["cleaning"][0])
+
+
+def test_all_settings_are_looked_at_before_the_first_experiment(tmp_path):
+    done = command("reproduce", "cleaning", "few-shot", "--methods", "CG", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "no method is called 'CG'" in done.stderr
+    assert not list(tmp_path.iterdir())

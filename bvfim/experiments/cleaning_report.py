@@ -8,11 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bvfim.experiments.cleaning_baselines import ALONE
-from bvfim.experiments.cleaning_settings import DATA, SOUND, Config, grid, updates
+from bvfim.experiments.cleaning_settings import DATA, Config, grid, updates
 from bvfim.experiments.paper import CLEANING
 from bvfim.plots import COLOURS, legend, panels
 from bvfim.report import Results, Section
-from bvfim.status import Status
+from bvfim.status import SOUND, Status
 
 SCORES = ("accuracy", "accuracy of z", "F1", "AP", "AUROC")
 CELL = ["problem", "activation", "method"]

@@ -9,7 +9,7 @@ from typing import Any
 import bvfim
 from bvfim.cleaning.network import falling
 from bvfim.experiments import cleaning
-from bvfim.status import DataError, Status, require_known
+from bvfim.status import DataError, require_known
 
 TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
 """The methods of Table 3, in its order."""
@@ -46,8 +46,6 @@ DATA = {
 INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
 COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0, "baselines": 0.2}
 """What a run costs beside BVFIM's, about: for the time that is left."""
-SOUND = tuple(status.value for status in Status if status.ok)
-"""The ends of a run whose result counts."""
 
 
 @dataclass(frozen=True)

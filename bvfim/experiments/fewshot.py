@@ -28,6 +28,7 @@ from bvfim.experiments.fewshot_report import results
 from bvfim.experiments.fewshot_settings import TASKS, TURNED, Config, method
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
+from bvfim.status import DataError
 from bvfim.words import slug
 
 JUDGED = 10
@@ -59,18 +60,22 @@ def symmetries(name: str, part: str) -> int:
 
 
 def shapes(name: str, ways: int, shots: int, config: Config) -> dict[str, Shape]:
-    """The size of a draw from each part of a data set; what is judged has 15 queries, or as many as there are.
+    """The size of a draw from each part of a data set that is drawn from.
+
+    To judge by there are 15 queries, or as many as there are.
 
     Raises:
         DataError: when a part has too few classes or images.
     """
-    data = _loaded(name)
-    fewest = min(int(part.counts.min()) for part in (data.validation, data.test))
-    judged = Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED)
     found = {"train": Shape(config.train_ways or ways, shots, config.queries, config.tasks or TASKS[name])}
-    found |= {"validation": judged, "test": judged}
+    others = ("validation", "test") if config.fit is None else ("test",)
+    fewest = min(int(classes(name, part, config).counts.min()) for part in others)
+    found |= dict.fromkeys(others, Shape(ways, shots, max(1, min(15, fewest - shots)), JUDGED))
     for part, shape in found.items():
-        require_enough(classes(name, part, config), shape, symmetries(name, part))
+        try:
+            require_enough(classes(name, part, config), shape, symmetries(name, part))
+        except DataError as error:
+            raise DataError(f"the {part} classes of {name}: {error}") from None
     return found
 
 
@@ -104,7 +109,7 @@ def train(name: str, ways: int, shots: int, label: str, config: Config, saved: P
         steps=config.steps,
         batches=stream(name, "train", shape, config),
         callbacks=callbacks,
-        scheduler=lambda adam: torch.optim.lr_scheduler.CosineAnnealingLR(adam, max(config.steps, 1)),
+        scheduler=lambda adam: torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.steps),
         resume=saved if resume and saved is not None and saved.exists() else None,
     )
     finished(solution)
@@ -147,7 +152,7 @@ def cell(
     """One run: its course in 100 means of F, and what came of it for each number of ways that it serves."""
     solution = train(name, served[0], shots, label, config, saved, resume)
     course = solution.history[["step", "upper", "seconds"]].rename(columns={"seconds": "at"})
-    course = course.groupby(np.arange(len(course)) * 100 // max(len(course), 1)).mean().reset_index(drop=True)
+    course = course.groupby(np.arange(len(course)) * 100 // len(course)).mean().reset_index(drop=True)
     about = {"data": name, "shots": shots, "method": label, "steps": solution.steps, "note": _loaded(name).note}
     about |= {"status": solution.status.value, "seconds": solution.seconds, "ms": _median_ms(solution.history)}
     about |= {"train ways": config.train_ways or served[0]}
@@ -170,8 +175,6 @@ def run(config: Config, how: How = How()) -> Results:
     """
     folder = None if how.folder is None else how.folder.parent / "runs"
     going_on = how.resume and how.folder is not None and (how.folder / "config.json").exists()
-    if folder is not None and not going_on:
-        shutil.rmtree(folder, ignore_errors=True)  # of a run with other settings, which is not to be mixed in
     parts: dict[str, Part] = {}
     for data, served, shots, label in product(config.data, config.served, config.shots, config.methods):
         for ways in served:
@@ -179,5 +182,7 @@ def run(config: Config, how: How = How()) -> Results:
         name = slug(f"{data} {'-'.join(map(str, served))}-way {shots}-shot {label}")
         saved = None if folder is None else folder / f"{name}.safetensors"
         parts[name] = partial(cell, data, served, shots, label, config, saved, going_on)
+    if folder is not None and not going_on:
+        shutil.rmtree(folder, ignore_errors=True)  # of a run with other settings, which is not to be mixed in
     alone = How(how.folder, how.resume)  # each run has a bar of its own
     return results(config, pd.concat(measured(config, parts, alone).values(), ignore_index=True))

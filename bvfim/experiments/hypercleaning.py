@@ -19,9 +19,10 @@ from bvfim.accelerate import tf32
 from bvfim.experiments import cleaning_report
 from bvfim.experiments.cleaning import Task
 from bvfim.experiments.cleaning_baselines import baselines, ranking
-from bvfim.experiments.cleaning_settings import SOUND, Config, cost, grid, method, methods, task, updates
+from bvfim.experiments.cleaning_settings import Config, cost, grid, method, methods, task, updates
 from bvfim.experiments.parts import How, Part, finished, measured
 from bvfim.report import Results
+from bvfim.status import SOUND
 from bvfim.words import slug
 
 __all__ = ["Config", "best", "run", "trace"]

@@ -197,9 +197,9 @@ def test_one_network_that_learned_from_harder_tasks_serves_all_ways(small, tmp_p
     assert [own.y.shape[1] for own in runs[1:]] == [2, 3]
 
 
-@pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (0.1, 0), (0.1, 2.5)])
+@pytest.mark.parametrize("fit", [(0.0, 4), (float("nan"), 4), (1e39, 4), (0.1, 0), (0.1, 2.5)])
 def test_a_fit_that_fits_nothing_is_refused(fit):
-    with pytest.raises(DataError, match="fit must be a step size above 0 and at least 1 step"):
+    with pytest.raises(DataError, match="fit must be a step size between 0 and 1000 and at least 1 step"):
         Config(fit=fit)
 
 
@@ -280,11 +280,20 @@ def test_a_run_that_broke_off_says_so(small):
     assert "broke off: non_finite" in found.sections[0].ours
 
 
-def test_quick_keeps_what_was_asked_for():
-    assert (Config().quick().methods, Config().quick().steps) == (("BVFIM",), 200)
-    asked = Config(methods=("RHG", "BDA"), steps=7).quick()
-    assert (asked.methods, asked.steps) == (("RHG", "BDA"), 7)
-    assert (Config().quick().queries, Config(queries=3).quick().queries) == (5, 3)
+def test_a_command_that_is_refused_leaves_what_was_saved(small, tmp_path):
+    how = How(tmp_path / "parts")
+    fewshot.run(TINY, how)
+    with pytest.raises(DataError, match="the train classes of omniglot: 400 ways of 320 classes"):
+        fewshot.run(replace(TINY, train_ways=400), how)
+    assert (tmp_path / "runs" / "omniglot-3-way-1-shot-bvfim.safetensors").exists()
+
+
+def test_validation_classes_that_choose_nothing_need_not_be_enough(small, monkeypatch):
+    few = FewShot("omniglot", SMALL.train, classes(1, seed=1), SMALL.test)
+    monkeypatch.setattr(fewshot, "_loaded", lambda name: few)
+    with pytest.raises(DataError, match="the validation classes of omniglot: 5 ways of 4 classes"):
+        fewshot.shapes("omniglot", 5, 1, TINY)
+    assert set(fewshot.shapes("omniglot", 5, 1, replace(TINY, fit=(0.1, 2)))) == {"train", "test"}
 
 
 def test_the_parts_have_draws_of_their_own_for_any_seed(small):
@@ -309,6 +318,8 @@ def test_the_parts_have_draws_of_their_own_for_any_seed(small):
         ({"tasks": 0}, "tasks must be a whole number of at least 1"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"episodes": 0}, "episodes must be at least 1"),
+        ({"width": 0}, "width must be at least 1"),
+        ({"T": 0}, "T must be at least 1"),
     ],
 )
 def test_what_is_not_known_is_refused(given, said):
