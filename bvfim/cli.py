@@ -123,7 +123,7 @@ def reproduce(
     names: Annotated[list[str], typer.Argument(help=f"Which experiments: {', '.join(EXPERIMENTS)}, or all.")],
     out: Out = Path("out"),
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything that is random.")] = 0,
-    quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
+    quick: Annotated[bool, typer.Option(help="Smaller sizes, where no option asks for others.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted, in the same folder.")] = False,
     workers: Workers = 2,
@@ -132,7 +132,7 @@ def reproduce(
         typer.Option(help=f"With commas, of cleaning: {', '.join(DATA)}; of few-shot: {', '.join(NAMES)}."),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Of cleaning and few-shot, with commas: RHG,BVFIM; or all.")
+        str | None, typer.Option(help="Of cleaning and few-shot, with commas: RHG,BVFIM; or all of the paper's.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of cleaning: how many splits.")] = None,
     ways: Annotated[str | None, typer.Option(help="Of few-shot, with commas: the classes of a task.")] = None,
