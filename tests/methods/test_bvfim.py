@@ -14,7 +14,7 @@ from tests.problems import nested, quadratic, relative, sine_1d
 def tight(**changes):
     settings = {
         "z_steps": 600,
-        "y_steps": 1500,
+        "y_steps": 800,
         "z_lr": 0.1,
         "y_lr": 0.1,
         "mu1": 0.1,
