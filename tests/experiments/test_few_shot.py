@@ -325,3 +325,8 @@ def test_the_parts_have_draws_of_their_own_for_any_seed(small):
 def test_what_is_not_known_is_refused(given, said):
     with pytest.raises(DataError, match=said):
         Config(**given)
+
+
+def test_the_page_says_whose_figures_stand_beside_ours(small):
+    texts = [fewshot.run(replace(TINY, data=(name,))).sections[0].text for name in ("omniglot", "cifar-fs")]
+    assert ["prototypical networks" in text for text in texts] == [False, True]
