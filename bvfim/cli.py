@@ -132,7 +132,7 @@ def reproduce(
         typer.Option(help=f"With commas, of cleaning: {', '.join(DATA)}; of few-shot: {', '.join(NAMES)}."),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Of cleaning and few-shot, with commas: RHG,BVFIM; or all of the paper's.")
+        str | None, typer.Option(help="Of cleaning and few-shot, with commas: RHG,BVFIM; all: those of the tables.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of cleaning: how many splits.")] = None,
     ways: Annotated[str | None, typer.Option(help="Of few-shot, with commas: the classes of a task.")] = None,
@@ -143,7 +143,7 @@ def reproduce(
         int | None, typer.Option(help="Of few-shot: the classes of a task to learn from, if not those of --ways.")
     ] = None,
     queries: Annotated[
-        int | None, typer.Option(help="Of few-shot: further images of each class, which F is of, to learn from.")
+        int | None, typer.Option(help="Of few-shot: how many further images of each class F is taken over.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Of toy, cleaning, few-shot: upper steps of a run.")] = None,
     fit: Annotated[
