@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,14 +13,22 @@ VIEWS = [(width, scheme) for width in (400, 1400) for scheme in ("light", "dark"
 """A phone and a screen, by day and by night."""
 
 
-def browsed(path, width, scheme):
-    """The page in Chromium: what it logged, what it asked for, and what it measures."""
+@contextmanager
+def launched():
+    """A running Chromium; without one, or without playwright, the test is skipped."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if BROWSER is None:
         pytest.skip("no Chromium on this machine")
-    logged, asked = [], []
     with sync_api.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def browsed(path, width, scheme):
+    """The page in Chromium: what it logged, what it asked for, and what it measures."""
+    logged, asked = [], []
+    with launched() as browser:
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         tab.on("console", lambda message: logged.append(message.text))
         tab.on("pageerror", lambda error: logged.append(str(error)))
@@ -35,7 +44,6 @@ def browsed(path, width, scheme):
                     e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
             })"""
         )
-        browser.close()
     return logged, asked, measured
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import bvfim
 from bvfim.cleaning import output
-from tests.browser import BROWSER
+from tests.browser import launched
 from tests.command import command
 
 HOSTILE = [
@@ -166,13 +166,9 @@ def test_bad_input_ends_in_one_sentence_and_writes_nothing(folder, spoil, argume
 
 def test_a_review_from_the_command_to_the_page_and_back(folder):
     """Find, look, decide, download, apply."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    assert clean(folder, *ASKED).returncode == 0
-    given = records(folder / "pets.csv")[1:]
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+    with launched() as browser:
+        assert clean(folder, *ASKED).returncode == 0
+        given = records(folder / "pets.csv")[1:]
         tab = browser.new_page()
         logged = []
         tab.on("console", lambda message: logged.append(message.text))
@@ -185,7 +181,6 @@ def test_a_review_from_the_command_to_the_page_and_back(folder):
         download.value.save_as(folder / "decisions.csv")
         assert tab.evaluate("window.hacked") is None
         assert logged == []
-        browser.close()
     decided = records(folder / "decisions.csv")[1:]
     assert sorted(decision for _, decision, *_ in decided) == ["accept", "reject"]
     ran = clean(folder, *ASKED, "--apply", "decisions.csv", "--force")

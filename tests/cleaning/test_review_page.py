@@ -11,19 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from bvfim.cleaning.review import read_decisions, write
-from tests.browser import BROWSER, VIEWS
+from tests.browser import VIEWS, launched
 from tests.reviews import HOSTILE, csv_text, decided, hostile, pets, records_of, review
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
