@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
 from bvfim import data
 from bvfim.data import encoder
-from bvfim.status import DataError
 
 FROZEN = [0.27807, 0.4671, 3.1151, 0.37469]
 
@@ -36,12 +34,9 @@ def test_no_pictures_are_no_rows():
     assert encoder.encoded(np.zeros((0, 32, 32, 3), np.float32)).shape == (0, 192)
 
 
-def test_photographs_of_other_classes_are_told_apart():
-    try:
-        photographs = data.load("cifar10").train
-    except DataError as error:
-        pytest.skip(str(error))
-    rows = encoder.encoded(photographs.inputs[:700].reshape(-1, 32, 32, 3))
-    rows, labels = (rows - rows.mean(0)) / rows.std(0), photographs.labels[:700]
-    told = LogisticRegression(C=0.01, max_iter=300).fit(rows[:500], labels[:500])
-    assert told.score(rows[500:], labels[500:]) > 0.5, "chance is 0.1"
+def test_photographs_of_other_classes_are_told_apart(real):
+    photographs = data.load(real("cifar10")).train
+    rows = encoder.encoded(photographs.inputs[:1500].reshape(-1, 32, 32, 3))
+    rows, labels = (rows - rows.mean(0)) / rows.std(0), photographs.labels[:1500]
+    told = LogisticRegression(C=0.01, max_iter=300).fit(rows[:1000], labels[:1000])
+    assert told.score(rows[1000:], labels[1000:]) > 0.6, "patches give about 0.5, chance is 0.1"
