@@ -89,17 +89,14 @@ class Config:
         lr, steps = self.fit or (1.0, 1)
         if not (0 < lr <= 1000 and isinstance(steps, int) and steps >= 1):
             raise DataError(f"fit must be a step size between 0 and 1000 and at least 1 step, not {self.fit!r}")
-        for ways, shots in product((*self.ways, *self._other_ways), self.shots):
+        learned = self.ways if self.train_ways is None else (self.train_ways,)
+        for ways, shots in product((*self.ways, *learned), self.shots):
             Shape(ways, shots, self.queries, 1 if self.tasks is None else self.tasks)
-
-    @property
-    def _other_ways(self) -> tuple[int, ...]:
-        return () if self.train_ways is None else (self.train_ways,)
 
     @property
     def served(self) -> list[tuple[int, ...]]:
         """The ways that each network is judged by."""
-        return [self.ways] if self._other_ways else [(ways,) for ways in self.ways]
+        return [(ways,) for ways in self.ways] if self.train_ways is None else [self.ways]
 
     def quick(self) -> Config:
         """Smaller, to see that it learns: a minute on two cores."""
