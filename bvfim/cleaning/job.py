@@ -214,6 +214,8 @@ class _Encoder:
             return raw
         progress("choosing how to look at pictures", 0.0)
         self.embedding, found = chosen(raw, labels), []
+        if len(self.embedding.rows) == len(raw):
+            return self.embedding.rows  # all of them were looked at to choose
         for first in range(0, len(raw), PIECE):
             progress("looking at pictures", first / len(raw))
             found.append(self(raw[first : first + PIECE]))

@@ -245,6 +245,17 @@ def test_a_folder_of_pictures(pictures):
     assert "data:image/jpeg" in (out / "report.html").read_text()
 
 
+@pytest.mark.parametrize(("compared", "shares"), [(96, []), (50, [0, 30 / 96, 60 / 96, 90 / 96])])
+def test_pictures_are_looked_at_once_more_only_where_not_all_were_compared(pictures, monkeypatch, compared, shares):
+    monkeypatch.setattr("bvfim.data.embedding.COMPARED", compared)
+    monkeypatch.setattr("bvfim.cleaning.job.PIECE", 30)
+    told = []
+    asked = Job(pictures / "data", trusted=str(pictures / "sure"), bilevel=False)
+    found = find(asked, lambda what, share: told.append((what, share)))
+    assert [share for what, share in told if what == "looking at pictures"] == shares
+    assert len(found.issues) == 80
+
+
 def test_a_picture_that_cannot_be_read_is_named(pictures):
     (pictures / "data" / "round" / "broken.png").write_bytes(b"not a picture")
     with pytest.raises(bvfim.DataError, match=r"row 0: the picture round/broken.png: it can't be read"):
