@@ -66,6 +66,7 @@ def compiled(problem: Problem) -> Problem:
 
 def fed(method: Estimator, numbers: dict[str, Tensor]) -> Estimator:
     """The method with scalar tensors in the place of its schedules."""
+    # Every method is a dataclass, which its protocol can't say.
     return replace(method, **numbers) if numbers else method  # type: ignore[type-var]
 
 

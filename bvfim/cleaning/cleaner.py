@@ -35,7 +35,7 @@ from bvfim.schedules import require_count
 from bvfim.status import BvfimWarning, DataError
 
 
-class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Finds wrong labels with the help of a few rows whose labels can be trusted, and learns from the rest.
 
     The probability that a label is wrong is that of :mod:`bvfim.cleaning.mixture`: out of sample, and calibrated by the

@@ -26,7 +26,7 @@ def paper_network(inputs: int, classes: int, hidden: int = 300) -> nn.Sequential
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
-class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A module that maps rows to the logits of the classes, as a scikit-learn classifier with sample weights.
 
     Args:

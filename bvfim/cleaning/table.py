@@ -127,8 +127,8 @@ def _csv_pieces(path: Path, header: tuple[str, ...], delimiter: str) -> Iterator
 
 def _of_parquet(path: Path) -> Table:
     try:
-        from pyarrow import ArrowException  # type: ignore[import-untyped]
-        from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise DataError(f"{path}: reading parquet needs pyarrow: pip install 'bvfim[parquet]'") from error
     try:

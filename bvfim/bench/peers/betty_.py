@@ -56,7 +56,7 @@ def _build(task: cleaning.Task, budget: Budget, configs: Any, config: Any) -> Lo
     base = import_module("betty.problems").ImplicitProblem
     import_module("betty.logging").get_logger().setLevel(logging.WARNING)  # it prints the problems otherwise
 
-    class Level(base):  # type: ignore[misc, valid-type]
+    class Level(base):  # type: ignore[misc, valid-type]  # known only where the library is installed
         def get_batch(self) -> None:
             """Nothing: the objectives hold their data."""
 
