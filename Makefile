@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check lint types docs bench clean
+.PHONY: demo test test-long test-core check lint types docs bench clean
 
 demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each method finds
 	$(BIN)/bvfim demo --out out/demo
@@ -12,7 +12,13 @@ demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each me
 test: $(INSTALLED)  ## the fast tests and every example in the docstrings
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: lint types test  ## what CI runs
+test-long: $(INSTALLED)  ## the tests that take seconds each: experiments, commands, hard problems
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m long
+
+test-core: $(INSTALLED)  ## the solver in an environment that has nothing but what the solver needs
+	$(BIN)/python tests/core_alone.py
+
+check: lint types test test-long test-core  ## what CI runs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

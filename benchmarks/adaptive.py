@@ -22,12 +22,14 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from bvfim import interior, lbfgs, stage
-from bvfim.bench import problems
-from bvfim.interior import Barrier, Interior
-from bvfim.lbfgs import Memory
+from bvfim.interior import judging, schedule, stage, tolerances
+from bvfim.interior.barrier import Barrier
+from bvfim.interior.lbfgs import Memory, unit
+from bvfim.interior.lower import Descended, Interior
+from bvfim.interior.starts import Known, Starts
 from bvfim.methods import AdaptiveBVFIM
-from bvfim.report import machine
+from bvfim.reports.report import machine
+from bvfim.reproduce.bench import problems
 
 Ablation = Callable[[], AbstractContextManager[Any]]
 
@@ -41,7 +43,7 @@ def without_archive() -> AbstractContextManager[Any]:
     candidates = Barrier.candidates
 
     def latest(self: Barrier, rows: Tensor, x: Tensor, y: Tensor, attempt: int) -> Tensor:
-        self.archive[rows] = self.seen.z[rows][:, None]
+        self.archive = self.archive.index_copy(0, rows, self.known.z[rows][:, None].expand_as(self.archive[rows]))
         return candidates(self, rows, x, y, attempt)
 
     return patch.object(Barrier, "candidates", latest)
@@ -78,7 +80,7 @@ def without_memory_of_w() -> AbstractContextManager[Any]:
     """Every stage learns its curvature anew."""
     advance = stage.advance
 
-    def forgetful(own: Interior, members: Tensor, starts: stage.Starts, tol: float, rate: float) -> stage.Starts:
+    def forgetful(own: Interior, members: Tensor, starts: Starts, tol: float, rate: float) -> Starts:
         blank = torch.zeros_like(starts.w_steps)
         return advance(own, members, starts._replace(w_steps=blank, w_changes=blank), tol, rate)
 
@@ -96,7 +98,7 @@ def without_curvature() -> AbstractContextManager[Any]:
 
 def with_one_scale() -> AbstractContextManager[Any]:
     """x and y share the scale of the first step."""
-    return patch.object(Barrier, "scale", lambda self, reduced: lbfgs.unit(reduced))
+    return patch.object(Barrier, "scale", lambda self, reduced: unit(reduced))
 
 
 def with_geometric_schedule() -> AbstractContextManager[Any]:
@@ -107,7 +109,7 @@ def with_geometric_schedule() -> AbstractContextManager[Any]:
 def with_z_tolerance(factor: float) -> AbstractContextManager[Any]:
     descend = Interior.descend
 
-    def other(self: Interior, at: Any, y: Tensor, tol: Tensor, memory: Memory | None = None) -> Any:
+    def other(self: Interior, at: Any, y: Tensor, tol: Tensor, memory: Memory | None = None) -> Descended:
         return descend(self, at, y, factor * tol, memory)
 
     return patch.object(Interior, "descend", other)
@@ -115,9 +117,9 @@ def with_z_tolerance(factor: float) -> AbstractContextManager[Any]:
 
 def with_tight_start() -> AbstractContextManager[Any]:
     """The first mu2 only just admits y, or is a hundredth of the range of f."""
-    begin = stage.begin
+    begin = schedule.begin
 
-    def tight(own: Interior, w: Tensor) -> stage.Starts:
+    def tight(own: Interior, w: Tensor) -> Starts:
         starts = begin(own, w)
         gap = starts.mu2 - starts.slack
         return starts._replace(mu2=torch.maximum(1.05 * gap, 0.01 * starts.spread))
@@ -126,10 +128,10 @@ def with_tight_start() -> AbstractContextManager[Any]:
 
 
 def without_probes() -> AbstractContextManager[Any]:
-    def nothing(own: Interior, at: Any, seen: interior.Seen, tol: Tensor) -> Any:
-        return seen.z, seen.f_z, torch.zeros_like(tol, dtype=torch.bool)
+    def nothing(own: Interior, at: Any, known: Known, tol: Tensor) -> Any:
+        return known.z, known.f_z, torch.zeros_like(tol, dtype=torch.bool)
 
-    return patch.object(stage, "probe", nothing)
+    return patch.object(judging, "probe", nothing)
 
 
 ABLATIONS: dict[str, Ablation] = {
@@ -145,10 +147,10 @@ ABLATIONS: dict[str, Ablation] = {
     "mu2 and tau geometric": with_geometric_schedule,
     "z 100 times coarser": partial(with_z_tolerance, 100.0),
     "z 100 times finer": partial(with_z_tolerance, 0.01),
-    "first z of a stage no finer": partial(patch.object, stage, "FIRST_Z", 1.0),
+    "first z of a stage no finer": partial(patch.object, tolerances, "FIRST_Z", 1.0),
     "tight first mu2": with_tight_start,
-    "no jump into the basin": partial(patch.object, stage, "STALLED", float("inf")),
-    "no nudge off saddles": partial(patch.object, stage, "NUDGE", 0.0),
+    "no jump into the basin": partial(patch.object, tolerances, "STALLED", float("inf")),
+    "no nudge off saddles": partial(patch.object, tolerances, "NUDGE", 0.0),
     "no probes": without_probes,
 }
 

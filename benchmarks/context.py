@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 import bvfim
 from bvfim import tree
 from bvfim.data.episodes import Shape
-from bvfim.experiments import fewshot, fewshot_model
-from bvfim.experiments.fewshot_settings import Config, method
-from bvfim.report import machine
+from bvfim.reports.report import machine
+from bvfim.reproduce.experiments import fewshot, fewshot_model
+from bvfim.reproduce.experiments.fewshot_settings import Config, method
 
 LEAST, COMPARED = 3.0, 4
 """How many times faster it must be, and the steps that are compared in double precision."""

@@ -1,4 +1,4 @@
-"""Make the weights of bvfim.data.encoder: a small network learns to tell the hundred classes of CIFAR-100 apart.
+"""Make the weights of bvfim.labels.encoder: a small network learns to tell the hundred classes of CIFAR-100 apart.
 
 Minutes on a GPU; sums on a GPU are not taken in a fixed order, so that two runs give weights of the same worth, not the
 same bits. Every twentieth image can be held out, to see what was learned.
@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from bvfim.data.cifar import CIFAR100, SHAPE
 from bvfim.data.dataset import Dataset
-from bvfim.data.encoder import MEAN, Encoder
+from bvfim.labels.encoder import MEAN, Encoder
 
 SIDE = SHAPE[0]
 ROOM, HOLE, LIGHT, SMOOTHED, MIXED, PURE = 4, 6, 0.3, 0.1, 0.4, 0.1

@@ -17,8 +17,8 @@ from sklearn.metrics import roc_auc_score
 
 import bvfim
 from bvfim import data
-from bvfim.experiments.cleaning import f1
-from bvfim.report import machine
+from bvfim.reports.report import machine
+from bvfim.reproduce.experiments.cleaning import f1
 
 LIMIT, TRUSTED, NOISE = 300.0, 500, 0.4
 

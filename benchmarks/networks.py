@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 import bvfim
-from bvfim.bench.problems import adam
-from bvfim.experiments import cleaning
-from bvfim.refit import refit
-from bvfim.report import machine
+from bvfim.core.refit import refit
+from bvfim.reports.report import machine
+from bvfim.reproduce.bench.problems import adam
+from bvfim.reproduce.experiments import cleaning
 
 SIZES = {
     "digits": {"train": 600, "validation": 600, "test": 500, "hidden": 50},

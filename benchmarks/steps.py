@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 import bvfim
-from bvfim.accelerate import tf32
-from bvfim.experiments import cleaning
-from bvfim.experiments.cleaning_settings import Config, method
-from bvfim.report import machine
+from bvfim.core.accelerate import tf32
+from bvfim.reports.report import machine
+from bvfim.reproduce.experiments import cleaning
+from bvfim.reproduce.experiments.cleaning_settings import Config, method
 
 CASES = [(False, 0.01, 0.1), (False, 0.01, 0.3), (True, 0.01, 0.3), (True, 0.01, 1.0)]
 """Whether rows are centred, the regularisers mu1 = theta, and the lower step."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import bvfim
-from bvfim.report import machine
+from bvfim.reports.report import machine
 
 
 def seconds(starts: int, seed: int, a: float) -> float:

@@ -1,33 +1,63 @@
-"""What can be done after each step: show it, save it, log it, stop."""
+"""Callbacks, called after each step: progress, checkpoints, logging, early stopping."""
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-
-from bvfim.run import Run
+from bvfim.core.run import Run
 from bvfim.schedules import require, require_count
 from bvfim.status import BvfimError, MethodError
 
 
+class PlainStream:
+    """Writes plain lines to stderr when rich is not installed.
+
+    Example:
+        >>> from bvfim.callbacks import PlainStream
+        >>> PlainStream().is_interactive
+        False
+    """
+
+    is_interactive = is_jupyter = False
+
+    def print(self, line: str, **how: Any) -> None:
+        """Write a line; rich's formatting arguments are ignored."""
+        print(line, file=sys.stderr, flush=True)
+
+
+def error_stream() -> Any:
+    """A rich console on stderr, or a plain stream if rich is not installed.
+
+    Example:
+        >>> from bvfim.callbacks import error_stream
+        >>> error_stream().is_jupyter
+        False
+    """
+    try:
+        from rich.console import Console
+    except ImportError:
+        return PlainStream()
+    return Console(stderr=True)
+
+
 @dataclass
 class ProgressBar:
-    """A bar with the rate, the time left, F and f; in a file or a pipe, a line now and then.
+    """A progress bar with the rate, the time left, F and f; in a file or a pipe, a line from time to time.
 
-    The rate and the time left are those of this part of the run: steps before a resume do not count.
+    The rate and the time left do not count steps taken before a resume.
 
     Args:
-        title: what stands before the bar.
+        title: the text before the bar.
         pause: without a terminal, the seconds between two lines.
-        console: where to draw; the terminal's error stream by default.
+        console: where to draw, a ``rich.console.Console``; by default stderr, with plain lines if rich is not
+            installed.
 
     Example:
         >>> import sys, torch, bvfim
@@ -42,11 +72,14 @@ class ProgressBar:
 
     title: str = "solve"
     pause: float = 30.0
-    console: Console = field(default_factory=lambda: Console(stderr=True), repr=False)
-    _bar: Progress | None = field(default=None, init=False, repr=False)
-    _task: TaskID = field(default=TaskID(0), init=False, repr=False)
+    console: Any = field(default=None, repr=False)
+    _bar: Any = field(default=None, init=False, repr=False)
+    _task: Any = field(default=None, init=False, repr=False)
     _last: float = field(default=-math.inf, init=False, repr=False)
     _k: int = field(default=-1, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.console = error_stream() if self.console is None else self.console
 
     def __call__(self, run: Run) -> None:
         """Advance the bar."""
@@ -55,15 +88,20 @@ class ProgressBar:
                 self._say(run)
             return
         if self._bar is None:
-            texts = (TextColumn("{task.description}"), TextColumn("{task.fields[pace]}"))
-            self._bar = Progress(texts[0], BarColumn(None), MofNCompleteColumn(), texts[1], console=self.console)
-            self._task = self._bar.add_task(self.title, total=run.steps, completed=run.k, pace="")
-            self._bar.start()
+            self._start(run)
         description = f"{self.title}  {_values(run)}"
         self._bar.update(self._task, completed=run.k, description=description, pace=_pace(run))
 
+    def _start(self, run: Run) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        texts = (TextColumn("{task.description}"), TextColumn("{task.fields[pace]}"))
+        self._bar = Progress(texts[0], BarColumn(None), MofNCompleteColumn(), texts[1], console=self.console)
+        self._task = self._bar.add_task(self.title, total=run.steps, completed=run.k, pace="")
+        self._bar.start()
+
     def finish(self, run: Run) -> None:
-        """Leave the bar where it stands, or say the last step."""
+        """Stop the bar where it is, or print the last step."""
         said = self._last >= run.started and self._k == run.k
         if self._bar is not None:
             self._bar.stop()
@@ -78,7 +116,7 @@ class ProgressBar:
 
 
 def _pace(run: Run) -> str:
-    """Steps a second in this part of the run, and what the steps that are left take at that rate."""
+    """Steps per second since the run began or was resumed, and the time left at that rate."""
     rate = (run.k - run.k_before) / max(run.seconds - run.seconds_before, 1e-9)
     if rate == 0:
         return "0 steps/s"
@@ -92,17 +130,17 @@ def _values(run: Run) -> str:
 
 @dataclass
 class Checkpoint:
-    """Save the run every so many steps or minutes, and at its end; ``solve(resume=path)`` goes on from it.
+    """Save the run periodically, by steps or minutes, and at its end; ``solve(resume=path)`` continues it.
 
-    A run that is killed loses the steps since its last save. A save that fails ends the run with a
-    :class:`bvfim.CheckpointError`, and the checkpoint before it stays.
+    A run that is killed loses the steps since its last save. If a save fails, the run ends with a
+    :class:`bvfim.CheckpointError`, and the previous checkpoint is kept.
 
     Args:
-        path: the file to write; replaced atomically. One run writes to it at a time.
-        every: how many steps between two saves; None to go by the minutes alone.
-        minutes: save also when this much time has passed since the last save, or since the run began or was resumed.
-        keep: how many files there are to be: ``path``, and the ones before it as ``path.old-1`` and so on, which a
-            resumed run falls back to where ``path`` is damaged.
+        path: the file to write; replaced atomically. Only one run may write to it at a time.
+        every: the number of steps between two saves; None to save by minutes only.
+        minutes: also save when this many minutes have passed since the last save, or since the run began or resumed.
+        keep: how many files to keep: ``path`` and its predecessors ``path.old-1`` and so on, which a resumed run falls
+            back to if ``path`` is damaged.
 
     Example:
         >>> import tempfile, torch, bvfim
@@ -133,13 +171,13 @@ class Checkpoint:
             raise MethodError("Checkpoint: give every, minutes, or both")
 
     def __call__(self, run: Run) -> None:
-        """Save where it is time."""
+        """Save if it is due."""
         waited = time.monotonic() - max(self._last, run.started)
         if (self.every is not None and run.k % self.every == 0) or waited >= 60 * self.minutes:
             self._save(run)
 
     def finish(self, run: Run) -> None:
-        """Save the end; a run that broke off inside a step keeps its last checkpoint."""
+        """Save the final state; a run that broke off within a step keeps its last checkpoint."""
         tried = self._last >= run.started and self._k == run.k
         if run.complete and not tried:
             self._save(run)
@@ -152,13 +190,13 @@ class Checkpoint:
 
 @dataclass
 class TensorBoard:
-    """Write every n-th row of the history to a folder that ``tensorboard --logdir`` shows.
+    """Write every n-th row of the history to a folder for ``tensorboard --logdir``.
 
-    A resumed run goes on where its checkpoint was made: what an earlier part logged after that is hidden. A new run
-    hides an older one in the same folder. It needs TensorBoard: ``pip install 'bvfim[tensorboard]'``.
+    A resumed run continues from its checkpoint: anything logged after that checkpoint is hidden. A new run hides an
+    older one in the same folder. Requires TensorBoard: ``pip install 'bvfim[tensorboard]'``.
 
     Args:
-        folder: where the event files go; each part of a run adds one.
+        folder: the folder for the event files; each start or resume adds one.
         every: n.
 
     Example:
@@ -182,7 +220,7 @@ class TensorBoard:
             raise BvfimError("TensorBoard is not installed: pip install 'bvfim[tensorboard]'") from error
 
     def __call__(self, run: Run) -> None:
-        """Write where it is due."""
+        """Write if it is due."""
         if run.k % self.every != 0:
             return
         try:
@@ -213,9 +251,9 @@ class EarlyStop:
     """Stop when ``score(run)`` has not fallen by ``margin`` for ``patience`` steps.
 
     Args:
-        score: a function of the run, lower is better; F by default.
-        patience: how many steps without improvement are allowed.
-        margin: what counts as an improvement.
+        score: a function of the run; lower is better. F by default.
+        patience: the number of steps allowed without improvement.
+        margin: the smallest decrease that counts as an improvement.
 
     Example:
         >>> import torch, bvfim
@@ -247,10 +285,10 @@ class EarlyStop:
 
 @dataclass
 class Log:
-    """Hand every n-th row of the history to a function: ``print``, a logger.
+    """Pass every n-th row of the history to a function such as ``print`` or a logger.
 
     Args:
-        write: takes the row, a dict of floats.
+        write: a function of the row, a dict of floats.
         every: n.
 
     Example:
@@ -270,6 +308,6 @@ class Log:
         require_count(self, "every")
 
     def __call__(self, run: Run) -> None:
-        """Write where it is due."""
+        """Write if it is due."""
         if run.k % self.every == 0:
             self.write(run.row)

@@ -1,8 +1,8 @@
-"""Runs on disk: one safetensors file with the tensors and, in its header, the rest as JSON.
+"""Checkpoints: one safetensors file with the tensors, and everything else as JSON in its header.
 
-Nothing in a checkpoint is executed when it is read. A file is written beside its final place and then
-moved there, so that a crash leaves the old one or the new one, never a torn one. The ones before it can be
-kept beside it, as ``run.safetensors.old-1``, ``old-2`` and so on: for when a disk damages the newest.
+Reading a checkpoint executes no code. A file is written next to its destination and then moved there, so that
+a crash leaves either the old or the new file, never a partial one. Earlier checkpoints can be kept as
+``run.safetensors.old-1``, ``old-2`` and so on, in case the newest is damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bvfim.status import BvfimWarning, CheckpointError
+from bvfim.status import CheckpointError, warn
 
 FORMAT = "bvfim-checkpoint-1"
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64}
@@ -33,13 +32,13 @@ _DTYPES |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
 def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) -> None:
     """Save a nesting of dicts, lists, tuples, numbers, strings, ``None`` and tensors, atomically.
 
-    A process that is killed leaves a good file, whenever that happens. One process writes to a path at a time: what
-    an earlier one left half-written is removed.
+    A process killed at any time leaves a valid file. Only one process may write to a path at a time: partial files
+    left by an earlier one are removed.
 
     Args:
-        path: the file to write or to replace.
+        path: the file to write or replace.
         content: what to save.
-        keep: how many files there are to be, this one and those before it.
+        keep: how many files to keep: this one and its predecessors.
 
     Example:
         >>> import tempfile, torch, bvfim
@@ -82,7 +81,7 @@ def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) 
 
 
 def _link(new: Path, existing: Path) -> None:
-    """A second name for a file, or a copy where the file system has no such names."""
+    """A hard link to a file, or a copy where the file system has no hard links."""
     try:
         new.hardlink_to(existing)
     except OSError:
@@ -90,7 +89,7 @@ def _link(new: Path, existing: Path) -> None:
 
 
 def _shift(before: Path, target: Path, keep: int) -> None:
-    """Make ``before`` the first of the older ones, and move each of these on by one."""
+    """Make ``before`` the first of the older checkpoints, and shift each of these by one."""
     names = [before, *(target.with_name(f"{target.name}.old-{i}") for i in range(1, keep))]
     for source, place in reversed(list(itertools.pairwise(names))):
         if source.exists():
@@ -114,24 +113,24 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         with safe_open(str(source), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise CheckpointError(f"{source}: this is not a checkpoint of bvfim")
+                raise CheckpointError(f"{source}: this is not a bvfim checkpoint")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         if metadata.get("digest") != _digest(metadata.get("content", ""), tensors):
-            raise CheckpointError(f"{source}: the checkpoint is damaged (its digest does not fit)")
+            raise CheckpointError(f"{source}: the checkpoint is damaged (its digest does not match)")
         content = _unpack(json.loads(metadata["content"]), tensors)
         if not isinstance(content, dict):
             raise TypeError("its content is not a dict")
     except CheckpointError:
         raise
     except (SafetensorError, OSError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{source}: the checkpoint is damaged or cut short ({error})") from error
+        raise CheckpointError(f"{source}: the checkpoint is damaged or truncated ({error})") from error
     return content
 
 
-def newest(path: str | os.PathLike[str], stacklevel: int = 2) -> tuple[Path, dict[str, Any]]:
-    """The newest checkpoint that can be read, of the one at ``path`` and those kept before it, and its content.
+def newest(path: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
+    """The newest readable checkpoint among ``path`` and its predecessors, and its content.
 
-    An older one is taken with a warning that says what is wrong with the newer.
+    If an older one is used, a warning says what is wrong with the newer ones.
 
     Example:
         >>> import tempfile, warnings, bvfim
@@ -156,7 +155,7 @@ def newest(path: str | os.PathLike[str], stacklevel: int = 2) -> tuple[Path, dic
             wrong.append(str(error))
             continue
         if wrong:
-            warnings.warn(f"{'; '.join(wrong)}; {source} is taken instead", BvfimWarning, stacklevel=stacklevel)
+            warn(f"{'; '.join(wrong)}; using {source} instead")
         return source, content
     raise CheckpointError("; ".join(wrong))
 
@@ -174,7 +173,7 @@ def _pack(item: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(item, Tensor):
         if item.layout != torch.strided or item.is_meta or item.dtype not in _DTYPES:
             raise CheckpointError(
-                f"a checkpoint can't hold a tensor of {item.layout} and {item.dtype} on {item.device}"
+                f"a checkpoint can't hold a tensor with layout {item.layout} and dtype {item.dtype} on {item.device}"
             )
         name = str(len(tensors))
         tensors[name] = item.detach().clone().contiguous()
@@ -201,11 +200,13 @@ def _unpack(item: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def check_like(found: list[Tensor], expected: list[Tensor], what: str, path: str | os.PathLike[str]) -> None:
-    """Refuse tensors that do not have the number, shapes and dtypes of ``expected``."""
+    """Reject tensors that do not match ``expected`` in number, shapes and dtypes."""
     a = [(tuple(t.shape), t.dtype) for t in found]
     b = [(tuple(t.shape), t.dtype) for t in expected]
     if a != b:
-        raise CheckpointError(f"{path}: the checkpoint belongs to another run: its {what} has other shapes or dtypes")
+        raise CheckpointError(
+            f"{path}: the checkpoint belongs to another run: its {what} has different shapes or dtypes"
+        )
 
 
 def random_state() -> dict[str, Any]:
@@ -215,7 +216,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """The inverse of :func:`random_state`; generators of devices that are not here are passed over."""
+    """The inverse of :func:`random_state`; generators of devices that are not available are skipped."""
     torch.set_rng_state(state["cpu"])
     if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(state["cuda"])

@@ -1,14 +1,14 @@
 r"""The maps :math:`y_{t+1} = \Phi_t(x, y_t)` that explicit methods differentiate through.
 
-A dynamics turns a direction d (the lower gradient, say) into a step. It is pure and differentiable:
-``init(y)`` gives its memory, ``step(y, d, memory, t)`` the next y and memory. Each lower solve starts
+A dynamics turns a direction d (for example, the lower gradient) into a step. It is pure and differentiable:
+``init(y)`` returns its memory, ``step(y, d, memory, t)`` the next y and memory. Each lower solve starts
 with fresh memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -18,8 +18,9 @@ from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 
+@runtime_checkable
 class Dynamics(Protocol):
-    """What an explicit method needs of a lower-level optimiser: any class with these two methods will do.
+    """The interface of a lower-level optimiser for explicit methods. Any class with these two methods qualifies.
 
     Example:
         >>> import torch, bvfim
@@ -37,7 +38,7 @@ class Dynamics(Protocol):
         ...
 
     def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
-        """One step from y along -d, the t-th (from zero)."""
+        """Step t (counted from zero) from y along -d."""
         ...
 
 
@@ -67,17 +68,17 @@ class GradientDescent:
 
 @dataclass(frozen=True)
 class Adaptive:
-    r"""y <- y - s_t d_t with a step that follows the curvature along the way (Malitsky and Mishchenko, 2020).
+    r"""y <- y - s_t d_t with a step size adapted to the local curvature (Malitsky and Mishchenko, 2020).
 
     .. math:: s_t = \min\Big(\sqrt{1 + s_{t-1} / s_{t-2}}\; s_{t-1},\;
               \frac{|y_t - y_{t-1}|}{2\,|d_t - d_{t-1}|}\Big), \qquad s_0 = \text{lr}
 
-    s_1 is the second term alone; where d has not changed, the step stays. No value of the objective is asked for.
-    Derivatives through a trajectory take the steps as constants, the first one, which knows no curvature, too: for
-    them lr must be a step that gradient descent could take.
+    s_1 is the second term alone; if d has not changed, the step size stays the same. No objective values are needed.
+    Derivatives through a trajectory treat the step sizes as constants, including the first, which is not adapted to
+    the curvature: there lr must be a stable step size for gradient descent.
 
     Args:
-        lr: the first step; one that is too large is corrected by the second.
+        lr: the first step size; if it is too large, the second step corrects it.
 
     Example:
         >>> import torch, bvfim
@@ -94,11 +95,11 @@ class Adaptive:
         require(self, "lr", above=0, schedule=False)
 
     def init(self, y: Tree) -> Tree:
-        """Nothing is known yet."""
+        """Empty memory."""
         return ()
 
     def step(self, y: Tree, d: Tree, memory: Tree, t: int) -> tuple[Tree, Tree]:
-        """One step; the memory is y, d, the step and its growth."""
+        """One step; the memory holds y, d, the step size and its growth."""
         if t == 0:
             size = torch.full_like(tree.norm(tree.detach(y)), self.lr)
             return tree.axpy(-size, d, y), (y, d, size, torch.full_like(size, torch.inf))
@@ -111,7 +112,7 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class Momentum:
-    """v <- beta v + d; y <- y - lr v (Polyak's heavy ball, as torch.optim.SGD has it).
+    """v <- beta v + d; y <- y - lr v (Polyak's heavy ball, as in torch.optim.SGD).
 
     Example:
         >>> import torch, bvfim
@@ -141,7 +142,7 @@ class Momentum:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (Kingma and Ba, 2015), differentiable also where an entry of d is zero.
+    """Adam (Kingma and Ba, 2015), differentiable even where an entry of d is zero.
 
     The second moment enters as sqrt(v + floor): the square root alone has no derivative at v = 0,
     and one dead unit would turn the whole hypergradient into NaN.

@@ -1,7 +1,7 @@
-"""Numbers that vary over the steps: functions from the step k to a float.
+"""Schedules: functions from the step k to a float.
 
-Wherever a method takes a number that may vary, it takes a float or a schedule. The schedules here are
-frozen dataclasses, so that they print, compare and pickle; any function of ``k`` does as well.
+Wherever a method accepts a schedule, it also accepts a float. The schedules here are frozen dataclasses, so that
+they print, compare and pickle; any function of ``k`` works as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class constant:
 
 @dataclass(frozen=True)
 class geometric:
-    """k -> start * rate**k: it shrinks for a rate below one. The paper's 1/1.01^k has rate 1/1.01.
+    """k -> start * rate**k, which decreases for a rate below one. The paper's 1/1.01^k has rate 1/1.01.
 
     Example:
         >>> import bvfim
@@ -52,13 +52,18 @@ class geometric:
     rate: float
 
     def __call__(self, k: int) -> float:
-        """The value at step k; it stays above zero however long a run is."""
-        return max(self.start * self.rate**k, sys.float_info.min) if self.start > 0 < self.rate else 0.0
+        """The value at step k: infinite on overflow, and never rounded down to zero."""
+        try:
+            power = self.rate**k
+        except OverflowError:
+            power = math.inf
+        number = self.start * power
+        return number if number or not (self.start and self.rate) else math.copysign(sys.float_info.min, self.start)
 
 
 @dataclass(frozen=True)
 class harmonic:
-    """k -> start / (k + 1): the paper's 1/k of its few-shot runs, with k counted from zero.
+    """k -> start / (k + 1): the 1/k of the paper's few-shot runs, with k counted from zero.
 
     Example:
         >>> import bvfim
@@ -75,7 +80,7 @@ class harmonic:
 
 @dataclass(frozen=True)
 class join:
-    """One schedule after another: ``schedules[i]`` holds from ``boundaries[i-1]`` on, with k counted from there.
+    """One schedule after another: ``schedules[i]`` applies from ``boundaries[i-1]`` on, with k counted from there.
 
     Example:
         >>> import bvfim
@@ -94,7 +99,7 @@ class join:
                 f"not {len(self.boundaries)}"
             )
         if any(b <= a for a, b in zip([0, *self.boundaries], self.boundaries, strict=False)):
-            raise MethodError("join: the boundaries must be positive and rise")
+            raise MethodError("join: the boundaries must be positive and increasing")
 
     def __call__(self, k: int) -> float:
         """The value at step k."""
@@ -108,7 +113,7 @@ class join:
 def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> float:
     """The value of a float or schedule at step ``k``; a schedule must stay positive (or zero) and finite.
 
-    A scalar tensor, which an accelerated run feeds instead of a schedule, is its own value.
+    A scalar tensor, which an accelerated run passes instead of a schedule, is returned as it is.
     """
     if isinstance(number, Tensor):
         return number  # type: ignore[unreachable]
@@ -123,11 +128,11 @@ def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> flo
 def require(
     owner: object, name: str, *, at_least: float | None = None, above: float | None = None, schedule: bool = True
 ) -> None:
-    """Refuse a number out of range in the field ``name`` of ``owner``; schedules are checked as they run."""
+    """Reject an out-of-range number in the field ``name`` of ``owner``; schedules are checked as they run."""
     number = getattr(owner, name)
     if (schedule and callable(number)) or (isinstance(number, Tensor) and number.dim() == 0):
         return
-    bound = f"at least {at_least:g}" if at_least is not None else f"above {above:g}"
+    bound = f"of at least {at_least:g}" if at_least is not None else f"above {above:g}"
     good = type(number) is not bool and isinstance(number, numbers.Real) and math.isfinite(number)
     if good and at_least is not None:
         good = number >= at_least
@@ -138,7 +143,7 @@ def require(
 
 
 def require_count(owner: object, name: str, at_least: int = 1) -> None:
-    """Refuse anything but a whole number of at least ``at_least`` in the field ``name`` of ``owner``."""
+    """Reject anything but a whole number of at least ``at_least`` in the field ``name`` of ``owner``."""
     number = getattr(owner, name)
     if type(number) is bool or not isinstance(number, numbers.Integral) or number < at_least:
         raise MethodError(

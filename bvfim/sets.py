@@ -1,8 +1,8 @@
-r"""Closed convex sets that x or y is kept in.
+r"""Closed convex sets that constrain x or y.
 
-A set holds for one tensor. Given alone it holds for every leaf of a tree; given as a tree of sets (with
-``None`` for no constraint) each leaf has its own. A set knows its projection, and for implicit
-differentiation the tangent of that projection: at a stationary y of f over the set, the response of y
+A set constrains one tensor. A single set applies to every leaf of a tree; a tree of sets (with ``None`` for
+no constraint) gives each leaf its own. A set provides its projection and, for implicit differentiation,
+the tangent of that projection: at a stationary y of f over the set, the response of y
 to a change of x solves :math:`\Pi (H + c I) \Pi\, \dot y = -\Pi\, \partial^2_{yx} f\, \dot x`, with
 :math:`\Pi` the projection onto the directions that stay on the active face and c the face's curvature.
 """
@@ -38,7 +38,7 @@ class Tangent(NamedTuple):
 
 @runtime_checkable
 class Set(Protocol):
-    """What a set must offer. Any class with these two methods will do.
+    """The interface of a set. Any class with these two methods qualifies.
 
     Example:
         >>> import bvfim
@@ -47,11 +47,11 @@ class Set(Protocol):
     """
 
     def project(self, point: Tensor) -> Tensor:
-        """The nearest point of the set, differentiable almost everywhere."""
+        """The nearest point of the set; differentiable almost everywhere."""
         ...
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
-        """The free directions at ``point`` of the set, where the objective has the given gradient."""
+        """The free directions at a ``point`` of the set where the objective has the given gradient."""
         ...
 
 
@@ -60,8 +60,8 @@ class Box:
     """{ v : lower <= v <= upper }, entry by entry.
 
     Args:
-        lower: a number, a tensor that broadcasts to the leaf, or -inf. Keep tensors on the leaf's device: one from
-            elsewhere is copied there at every projection.
+        lower: a number, a tensor that broadcasts to the leaf, or -inf. Keep tensors on the leaf's device; otherwise
+            they are copied there at every projection.
         upper: likewise, or +inf.
 
     Example:
@@ -93,7 +93,7 @@ class Box:
         return torch.where(pinned, inside.detach(), inside)
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
-        """Free are the entries that no bound stops from following the negative gradient."""
+        """An entry is free unless a bound stops it from following the negative gradient."""
         low, high = self._bounds(point)
         stopped = ((point <= low) & ((gradient > 0) | (point >= high))) | ((point >= high) & (gradient < 0))
         free = (~stopped).to(point.dtype)
@@ -138,7 +138,7 @@ class Ball:
         return self.centre.to(point) if isinstance(self.centre, Tensor) else self.centre
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
-        """Inside: everything. On the sphere: across the normal, with curvature |gradient| / radius."""
+        """Inside, all directions. On the sphere, those orthogonal to the normal, with curvature |gradient| / radius."""
         normal = (point - self._centre(point)) / self.radius
         rim = normal.square().sum() >= 1 - 100 * torch.finfo(point.dtype).eps
         active = (rim & ((normal * gradient).sum() < 0)).to(point.dtype)
@@ -167,7 +167,7 @@ class Simplex:
             raise ProblemError(f"Simplex: the total must be positive and finite, not {self.total!r}")
 
     def project(self, point: Tensor) -> Tensor:
-        """Shift every row by its own threshold and cut at zero (Held, Wolfe and Crowder, 1974)."""
+        """Shift every row by its own threshold and clip at zero (Held, Wolfe and Crowder, 1974)."""
         point = point - point.detach().amax(-1, keepdim=True)  # a shift of a row changes nothing but the rounding
         ordered = point.sort(dim=-1, descending=True).values
         excess = ordered.cumsum(-1) - self.total
@@ -177,7 +177,7 @@ class Simplex:
         return (point - threshold).clamp_min(0.0)
 
     def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
-        """Free are the shifts of mass among the entries that zero does not hold."""
+        """Free directions move mass between the entries that the bound at zero does not hold."""
         positive = point > 0
         count = positive.sum(-1, keepdim=True)
         level = (gradient * positive).sum(-1, keepdim=True) / count
@@ -203,13 +203,13 @@ def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
     entries, like = optree.tree_flatten(variable, none_is_leaf=True)
     if nesting != like or not all(s is None or _is_set(s) for s in own):
         raise ProblemError(
-            f"the set must be None, one set for all, or a tree with a set (or None) for each of the {count} leaves"
+            f"the set must be None, one set for all leaves, or a tree with a set or None for each of the {count} leaves"
         )
     return [s for s, entry in zip(own, entries, strict=True) if entry is not None]
 
 
 def check_fit(sets: SetTree, variable: Tree, name: str) -> None:
-    """Refuse sets whose bounds or centres do not have the shape of the leaf that they are for."""
+    """Reject sets whose bounds or centres do not fit the shape of their leaf."""
     for s, leaf in zip(per_leaf(sets, variable), tree.leaves(variable), strict=True):
         try:
             fits = s is None or s.project(leaf).shape == leaf.shape

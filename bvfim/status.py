@@ -1,59 +1,64 @@
-"""How a run ended, and what can go wrong before it starts."""
+"""How a run ended, and the errors and warnings of the library."""
 
 from __future__ import annotations
 
 import difflib
 import enum
+import sys
+import warnings
 from collections.abc import Collection, Iterable
 
 
 class Status(enum.Enum):
-    """How a solve ended. Each member carries ``advice``: what to do next.
+    """How a solve ended. Each member has ``advice`` on what to do next.
 
     Example:
         >>> import bvfim
         >>> bvfim.Status.MAX_STEPS.advice
-        'All steps were taken. Look at the history: raise steps while F still moves.'
+        'All steps were taken. Check the history: if F is still changing, raise steps.'
         >>> bvfim.Status.SLACK_LOST.ok
         False
     """
 
     advice: str
 
-    CONVERGED = ("converged", "The method's test of convergence is met, within tol.")
+    CONVERGED = ("converged", "The method's convergence test was met within tol.")
     MAX_STEPS = (
         "max_steps",
-        "All steps were taken. Look at the history: raise steps while F still moves.",
+        "All steps were taken. Check the history: if F is still changing, raise steps.",
     )
     TIME_LIMIT = ("time_limit", "The time limit was reached. Raise it, or resume from a checkpoint.")
-    STOPPED = ("stopped", "A callback asked to stop.")
-    INTERRUPTED = ("interrupted", "Ctrl-C. The last complete step is returned; a checkpoint resumes it.")
+    STOPPED = ("stopped", "A callback or the caller stopped the run.")
+    INTERRUPTED = (
+        "interrupted",
+        "Interrupted by Ctrl-C. The last complete step is returned; resume from a checkpoint to continue.",
+    )
     NON_FINITE = (
         "non_finite",
-        "A value or gradient became NaN or infinite; the last good iterate is returned. "
-        "Lower the step sizes, let them follow the curvature (dynamics=bvfim.dynamics.Adaptive()), or keep x and y in "
-        "sets where the objectives are defined.",
+        "A value or gradient became NaN or infinite; the last finite iterate is returned. "
+        "Lower the step sizes, adapt them to the curvature (dynamics=bvfim.dynamics.Adaptive()), or constrain x and y "
+        "to sets where the objectives are defined.",
     )
     SLACK_LOST = (
         "slack_lost",
         "f*_mu(x) - f(x, y) fell to zero or below, so the barrier has no gradient. With LowerValue, "
-        "raise its offset or shift the lower objective to be positive, or give mu2 a schedule.",
+        "raise its offset or shift the lower objective to be positive; or use a schedule for mu2.",
     )
 
     STUCK = (
         "stuck",
-        "The lower gap is closed, but x was not shown to be stationary: the value function has a kink there, as where "
-        "the lower solution jumps, an objective is not smooth, or tol is finer than rounding allows. Compare the F of "
-        "several starts.",
+        "The lower-level gap is closed, but stationarity of x was not verified: the value function has a kink there "
+        "(for example, the lower-level solution jumps), an objective is nonsmooth, or tol is below rounding error. "
+        "Compare F across several starts.",
     )
     GAP_OPEN = (
         "gap_open",
-        "y is not shown to be a lower solution: its value of f stays above the lowest that was found. Start elsewhere, "
-        "with more scouts, or in float64.",
+        "y was not verified as a lower-level solution: f(x, y) stays above the lowest value found. Try another initial "
+        "point, more scouts, or float64.",
     )
     UNBOUNDED = (
         "unbounded",
-        "An objective falls without bound. Keep x and y in sets, or add a term that holds them.",
+        "An objective decreases without bound. Constrain x and y to sets, or add a regularisation term.",
     )
 
     def __new__(cls, value: str, advice: str) -> Status:
@@ -65,16 +70,16 @@ class Status(enum.Enum):
 
     @property
     def ok(self) -> bool:
-        """Whether the run ended for a reason that leaves a usable result."""
+        """Whether the run ended with a usable result."""
         return self not in (Status.NON_FINITE, Status.SLACK_LOST, Status.GAP_OPEN, Status.UNBOUNDED)
 
 
 SOUND = tuple(status.value for status in Status if status.ok)
-"""The ends of a run whose result counts, as tables have them."""
+"""The status values that leave a usable result, as tables list them."""
 
 
 class BvfimError(Exception):
-    """The root of every error that the library raises itself.
+    """The base class of every error that the library raises.
 
     Example:
         >>> import bvfim
@@ -87,7 +92,7 @@ class BvfimError(Exception):
 
 
 class ProblemError(BvfimError, ValueError):
-    """The objectives, starting points or sets do not make a bilevel problem.
+    """The objectives, initial points or sets do not define a bilevel problem.
 
     Example:
         >>> import torch, bvfim
@@ -99,7 +104,7 @@ class ProblemError(BvfimError, ValueError):
 
 
 class MethodError(BvfimError, ValueError):
-    """A method's hyper-parameters are out of range, or it can't be used in this way.
+    """A method's hyper-parameters are out of range, or the method can't be used this way.
 
     Example:
         >>> import bvfim
@@ -110,7 +115,7 @@ class MethodError(BvfimError, ValueError):
 
 
 class BreakdownError(BvfimError, ArithmeticError):
-    """A linear solve met a Hessian that it can't handle, and ``strict=True`` asked to raise.
+    """A linear solve encountered a Hessian it can't handle, and ``strict=True`` was set.
 
     Example:
         >>> import torch, bvfim
@@ -118,8 +123,8 @@ class BreakdownError(BvfimError, ArithmeticError):
         >>> start = torch.ones(1)
         >>> bvfim.hypergradient(saddle, start, start, bvfim.CG(steps=1, strict=True))
         Traceback (most recent call last):
-        bvfim.status.BreakdownError: CG met a direction of curvature -2 after 0 steps: the lower Hessian is not \
-positive definite there; add damping, or use BVFIM, which needs no Hessian
+        bvfim.status.BreakdownError: CG encountered a direction of curvature -2 after 0 steps: the lower Hessian is \
+not positive definite there; add damping, or use BVFIM, which needs no Hessian
     """
 
 
@@ -146,7 +151,7 @@ class DataError(BvfimError, ValueError):
 
 
 class BvfimWarning(UserWarning):
-    """Something was put right, or could not be shown, and the run goes on.
+    """Something was corrected or could not be verified, and the run continues.
 
     Example:
         >>> import bvfim
@@ -155,8 +160,26 @@ class BvfimWarning(UserWarning):
     """
 
 
+def warn(message: str) -> None:
+    """Warn at the line that called into the library, however deep inside of it the reason was found.
+
+    Example:
+        >>> import warnings
+        >>> from bvfim.status import warn
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always")
+        ...     warn("too steep")
+        >>> seen[0].category.__name__
+        'BvfimWarning'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bvfim":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, BvfimWarning, stacklevel=level)
+
+
 def no_such(kind: str, name: str, known: Collection[str]) -> str:
-    """The sentence that refuses an unknown name and points to the nearest known one.
+    """The error message for an unknown name, which suggests the closest known one.
 
     Example:
         >>> from bvfim.status import no_such
@@ -165,12 +188,12 @@ def no_such(kind: str, name: str, known: Collection[str]) -> str:
     """
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     return f"no {kind} is called {name!r}; " + (
-        f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
     )
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse the first of some names that is not known.
+    """Raise a :class:`DataError` for the first unknown name.
 
     Example:
         >>> from bvfim.status import require_known

@@ -22,6 +22,11 @@ def leaves(tree: Tree) -> list[Any]:
     return [tree] if isinstance(tree, Tensor) else optree.tree_leaves(tree)
 
 
+def parts(tree: Tree) -> list[Any]:
+    """The leaves of ``tree``, including ``None`` entries."""
+    return [tree] if isinstance(tree, Tensor) else optree.tree_leaves(tree, none_is_leaf=True)
+
+
 def map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
     """``fn`` leaf by leaf, over one or several trees of the same structure."""
     if isinstance(tree, Tensor) and all(isinstance(other, Tensor) for other in rest):
@@ -37,17 +42,17 @@ def unflatten(like: Tree, new_leaves: Sequence[Any]) -> Tree:
 
 
 def same_structure(a: Tree, b: Tree) -> bool:
-    """Whether ``a`` and ``b`` nest in the same way."""
+    """Whether ``a`` and ``b`` have the same structure."""
     return optree.tree_structure(a) == optree.tree_structure(b)
 
 
 def detach(tree: Tree) -> Tree:
-    """The same values, cut off from any autograd graph."""
+    """The same values, detached from any autograd graph."""
     return map(Tensor.detach, tree)
 
 
 def clone(tree: Tree) -> Tree:
-    """A detached copy with memory of its own."""
+    """A detached copy in new memory."""
     return map(lambda t: t.detach().clone(), tree)
 
 
@@ -81,7 +86,7 @@ def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
 
 
 def where(condition: Tensor, a: Tree, b: Tree) -> Tree:
-    """a if the scalar boolean tensor ``condition`` else b, without asking the host."""
+    """a if the scalar boolean tensor ``condition`` else b, without a host synchronisation."""
     return map(lambda s, t: torch.where(condition, s, t), a, b)
 
 
@@ -121,19 +126,19 @@ def unravel(vector: Tensor, like: Tree) -> Tree:
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tree,
-    weights: Sequence[Tensor] | None = None,
+    weights: Sequence[Tensor | None] | None = None,
     *,
     create_graph: bool = False,
     retain_graph: bool | None = None,
 ) -> Tree:
     """The gradient of sum_i weights_i outputs_i with respect to ``inputs``, a tree like it.
 
-    Without weights the outputs are scalars, and their weights are one.
-    An input that the outputs do not depend on has the derivative zero.
+    Without weights, the outputs must be scalars and have weight one; a weight of None drops its output.
+    An input that the outputs do not depend on has derivative zero.
     """
     outputs = [outputs] if isinstance(outputs, Tensor) else outputs
     pairs = zip(outputs, [None] * len(outputs) if weights is None else weights, strict=True)
-    attached = [(o, w) for o, w in pairs if o.requires_grad]
+    attached = [(o, w) for o, w in pairs if o.requires_grad and not (weights is not None and w is None)]
     if not attached:
         return zeros_like(inputs)
     found = torch.autograd.grad(
@@ -151,9 +156,9 @@ def grad(
 def parameters(module: torch.nn.Module) -> dict[str, Tensor]:
     """The parameters of a module as a dict by name: a tree to use as ``x`` or ``y``.
 
-    The tensors are detached copies, so solving leaves the module as it is. Call the module with them
-    through ``torch.func.functional_call(module, parameters, inputs)``. Buffers stay the module's own: in training mode
-    BatchNorm goes on updating its running statistics with every evaluation, as it does outside of bvfim.
+    The tensors are detached copies, so solving does not change the module. Call the module with them
+    through ``torch.func.functional_call(module, parameters, inputs)``. Buffers still belong to the module: in training
+    mode BatchNorm updates its running statistics at every evaluation, as it does outside bvfim.
 
     Example:
         >>> import torch, bvfim

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/adaptive.md."""
+"""Draws the pictures of docs/adaptive.md and of CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -45,8 +45,44 @@ def feasible(axes: Axes, points: list[tuple[float, float]], mu2: float, stage: i
     axes.set(xlim=(middle - half, middle + half), ylim=(middle - half, middle + half))
 
 
+LAYERS = [
+    ("app", "the command bvfim: commands, problem files, terminal, clean", "#e8d9f3"),
+    ("reproduce, data", "the paper's experiments, benchmarks, data sets", "#e8d9f3"),
+    ("labels", "LabelCleaner and its mathematics", "#e8d9f3"),
+    ("reports", "results as files, pictures and pages", "#e8d9f3"),
+    ("check, compare, testproblems", "what judges methods", "#cfe3f5"),
+    ("solve, solve_many, Stepper, callbacks", "the one loop, and the run that it drives", "#cfe3f5"),
+    ("methods, interior", "one file a method; the interior point, one file an idea", "#cfe3f5"),
+    ("descent, unroll, implicit, linear, dynamics", "what methods share", "#cfe3f5"),
+    ("problem, evaluator, backends", "F, f and their derivatives, counted in one place", "#cfe3f5"),
+    ("status, tree, schedules, sets", "words, trees, numbers that vary, projections", "#cfe3f5"),
+]
+"""The rooms from the top down: their modules, what they are for, and the colour of their product."""
+
+
+def layers() -> None:
+    """The map of the house."""
+    figure = Figure(figsize=(9, 5.2), layout="constrained")
+    axes = figure.subplots()
+    for i, (modules, purpose, colour) in enumerate(LAYERS):
+        y = len(LAYERS) - i
+        axes.barh(y, 1, height=0.82, color=colour, edgecolor="0.5", linewidth=0.6)
+        axes.text(0.02, y, modules, va="center", fontsize=10, family="monospace")
+        axes.text(0.98, y, purpose, va="center", ha="right", fontsize=9, color="0.25")
+    middle = len(LAYERS) - 3.5
+    axes.plot([0, 1], [middle, middle], color="0.3", linewidth=1.4)
+    axes.text(1.02, middle + 2, "the products", rotation=270, va="center", fontsize=11)
+    axes.text(1.02, middle - 3, "the solver", rotation=270, va="center", fontsize=11)
+    axes.annotate("", (-0.03, 0.6), (-0.03, len(LAYERS) + 0.4), arrowprops={"arrowstyle": "->", "color": "0.3"})
+    axes.text(-0.06, len(LAYERS) / 2 + 0.5, "imports", rotation=90, va="center", ha="center", fontsize=11)
+    axes.set(xlim=(-0.1, 1.06), ylim=(0.4, len(LAYERS) + 0.6))
+    axes.axis("off")
+    figure.savefig(IMAGES / "layers.png", dpi=110)
+
+
 def main() -> None:
-    """Write both pictures into docs/images."""
+    """Write the pictures into docs/images."""
+    layers()
     points, solution = stages()
     history = solution.history
     figure = Figure(figsize=(12, 3.6), layout="constrained")

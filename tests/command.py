@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bvfim import cli
+from bvfim.app import cli
 
 
 def command(*arguments, cwd=None):
@@ -23,7 +23,7 @@ def command(*arguments, cwd=None):
         patched.setattr(sys, "argv", ["bvfim", *map(str, arguments)])
         patched.setattr(warnings, "showwarning", warnings.showwarning)
         try:
-            cli.main()
+            cli.run()
         except SystemExit as end:
             code = end.code
         finally:

@@ -76,7 +76,9 @@ def test_contract(method, problem):
     moved = not torch.equal(tree.flatten(solution.x), tree.flatten(x))
     assert moved or (solution.history.get("breakdown") == 1).all()
     assert list(solution.history["step"]) == [0, 1, 2]
-    assert {"upper", "lower", "value", "grad_norm", "seconds", "upper_gradients", "hvp"} <= set(solution.history)
+    assert {"upper", "lower", "value", "grad_norm", "seconds", "upper_evaluations", "hvp_evaluations"} <= set(
+        solution.history
+    )
     assert stated.evaluations.as_dict() == dict.fromkeys(solution.evaluations, 0), (
         "the user's own problem is not counted"
     )

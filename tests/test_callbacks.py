@@ -161,7 +161,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
     path = tmp_path / "run"
     solve(10, Checkpoint(path, every=4))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.warns(bvfim.BvfimWarning, match=re.escape(f"{path}.old-1 is taken instead")) as caught:
+    with pytest.warns(bvfim.BvfimWarning, match=re.escape(f"using {path}.old-1 instead")) as caught:
         resumed = solve(12, Checkpoint(path, every=4), resume=path)
     assert Path(caught.list[0].filename) == Path(__file__)
     assert torch.equal(resumed.x, solve(12).x)

@@ -10,10 +10,10 @@ import torch
 
 import bvfim
 from bvfim import tree
-from bvfim.accelerate import Plain, stepper
 from bvfim.callbacks import Checkpoint
-from bvfim.experiments import cleaning
-from bvfim.memory import PeakMemory
+from bvfim.core.accelerate import Plain, estimate_of
+from bvfim.core.memory import PeakMemory
+from bvfim.reproduce.experiments import cleaning
 from tests.problems import nested
 from tests.test_battery import METHODS
 
@@ -210,7 +210,7 @@ def test_an_objective_that_waits_for_the_host_runs_plainly_with_a_line():
         lambda x, y: ((y - x) ** 2).sum() * (1.0 if float(x.detach().sum()) > 0 else 2.0),
     )
     x = torch.ones(3, device="cuda")
-    with pytest.warns(bvfim.BvfimWarning, match="could not be recorded as a CUDA graph and runs plainly"):
+    with pytest.warns(bvfim.BvfimWarning, match="could not be recorded as a CUDA graph and runs without acceleration"):
         found = bvfim.solve(problem, x, x, bvfim.BVFIM(4, 3), steps=12, accelerate="cudagraph")
     plain = bvfim.solve(problem, x, x, bvfim.BVFIM(4, 3), steps=12, accelerate="none")
     assert torch.equal(found.x, plain.x)
@@ -219,9 +219,9 @@ def test_an_objective_that_waits_for_the_host_runs_plainly_with_a_line():
 
 def test_auto_records():
     problem, x, y = cleaned()
-    assert stepper("auto", problem, bvfim.BVFIM(), x, y, 500).record
-    assert not stepper("auto", problem, bvfim.BVFIM(), x, y, 500).compile
-    assert isinstance(stepper("auto", problem, bvfim.BVFIM(), x, y, 3), Plain)
+    assert estimate_of(bvfim.BVFIM(), "auto", problem, x, y, 500).record
+    assert not estimate_of(bvfim.BVFIM(), "auto", problem, x, y, 500).compile
+    assert isinstance(estimate_of(bvfim.BVFIM(), "auto", problem, x, y, 3), Plain)
 
 
 def test_a_step_that_does_not_compile_is_still_recorded(monkeypatch):
@@ -230,7 +230,7 @@ def test_a_step_that_does_not_compile_is_still_recorded(monkeypatch):
 
     problem, x, y = cleaned()
     monkeypatch.setattr(torch, "compile", broken)
-    with pytest.warns(bvfim.BvfimWarning, match="could not be compiled and is recorded as it is: no compiler"):
+    with pytest.warns(bvfim.BvfimWarning, match="could not be compiled and is recorded uncompiled: no compiler"):
         found = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="compile")
     plain = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="none")
     assert torch.equal(tree.flatten(found.x), tree.flatten(plain.x))

@@ -15,6 +15,8 @@ import torch
 
 from bvfim import checkpoint
 
+pytestmark = pytest.mark.long
+
 
 def bits(item):
     """A checkpoint's content, its tensors as bytes."""

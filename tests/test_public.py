@@ -1,11 +1,8 @@
-"""What holds for the package as a whole: documentation, imports, types."""
+"""What holds for every public name: documentation, examples, types."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,17 +12,6 @@ import bvfim
 import bvfim.data
 
 ROOT = Path(bvfim.__file__).parent
-
-ORDER = [
-    "version", "status", "tree", "schedules", "sets", "problem", "validate", "batches", "dynamics", "descent", "linear",
-    "unroll", "implicit", "flat", "rows", "lbfgs", "interior", "certificate", "stage", "methods", "mapped",
-    "accelerate", "checkpoint", "run", "solve", "solve_mapped", "many", "hypergradient",
-    "callbacks", "live", "memory", "refit",
-    "check", "compare", "testproblems", "plots", "report", "page", "words", "source", "script", "script_report", "data",
-    "cleaning",
-    "bvfim", "experiments", "terminal", "bench", "cli_bench", "cli_clean", "cli",
-]  # fmt: skip
-"""Imports run down this list and never up; "bvfim" is the package itself."""
 
 
 def public_names():
@@ -56,47 +42,21 @@ def test_every_public_name_has_a_docstring_with_an_example(name, item):
         assert ">>>" in inspect.getdoc(item), f"{name} has no example"
 
 
-def imported(path: Path):
-    """The bvfim modules that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "bvfim":
-            parts = node.module.split(".")
-            yield from (
-                [parts[1]]
-                if len(parts) > 1
-                else [
-                    alias.name if (ROOT / alias.name).exists() or (ROOT / f"{alias.name}.py").exists() else "bvfim"
-                    for alias in node.names
-                ]
-            )
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "bvfim":
-                    yield [*alias.name.split("."), "bvfim"][1]
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_down(path):
-    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    if own == "__init__":
-        own = "bvfim"
-    for module in imported(path):
-        assert ORDER.index(module) < ORDER.index(own) or module == own, f"{own} imports {module}"
-
-
-def test_no_method_imports_another():
-    names = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__", "base", "explicit"}
-    assert len(names) == 8
-    for name in names:
-        text = (ROOT / "methods" / f"{name}.py").read_text()
-        assert not any(f"methods.{other} import" in text for other in names - {name})
-
-
 def test_types_are_shipped():
     assert (ROOT / "py.typed").exists()
 
 
-def test_what_needs_scikit_learn_is_imported_where_it_is_asked_for():
-    asked = "import sys, bvfim; print('sklearn' in sys.modules); bvfim.LabelCleaner; print('sklearn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "True"]
+def test_the_names_for_type_checkers_are_the_names_that_are_loaded():
+    block = (ROOT / "__init__.py").read_text().partition("if TYPE_CHECKING:")[2].partition("\n\n")[0]
+    stated = [line.split() for line in block.strip().splitlines()]
+    assert all(words[3] == words[5] for words in stated)
+    found = {(words[1], words[3]) for words in stated}
+    own = {("bvfim", name) for name in bvfim.MODULES}
+    assert found == own | {(home, name) for home, names in bvfim.NAMES.items() for name in names}
+
+
+def test_all_names_can_be_had_and_no_others():
+    assert dir(bvfim) == bvfim.__all__
+    assert all(getattr(bvfim, name) is not None for name in bvfim.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'solv'"):
+        bvfim.solv  # noqa: B018 (asked for, not used)

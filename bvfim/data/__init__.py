@@ -1,5 +1,9 @@
 """Data sets, label noise and balanced splits, as plain NumPy arrays."""
 
+from bvfim.core.extras import require_extras
+
+require_extras("bvfim.data", "app", "labels", "reproduce")
+
 from bvfim.data.cifar10n import human
 from bvfim.data.dataset import Dataset, Split
 from bvfim.data.files import folder

@@ -23,16 +23,16 @@ SHAPE = (32, 32, 3)
 
 @dataclass(frozen=True)
 class CifarSource:
-    """A CIFAR set; called, it loads what is in the folder of its name, and downloads the archive if nothing is.
+    """Loader of a CIFAR data set: reads the folder of its name, or downloads the archive if there is nothing there.
 
     Args:
-        name: of the data set and of its folder.
-        archive: the name of the published archive without ``.gz``; url: where it is.
-        members: the files of the archive that hold the training and the test part, with their md5.
-        key: what the labels are called there.
+        name: name of the data set and of its folder.
+        archive: file name of the published archive without ``.gz``.
+        url: where to download it.
+        members: the files in the archive with the training and the test part, with their md5.
+        key: the key of the labels in these files.
         classes: the name of each class.
-        sha256: of pixels and labels of the training and of the test part, to know a whole and lossless copy by, where
-            it is known.
+        sha256: checksums of pixels and labels of both parts, if known, to recognise a complete and lossless copy.
 
     Example:
         >>> from bvfim.data.cifar import CIFAR10
@@ -53,7 +53,9 @@ class CifarSource:
         parts, published = self._parts()
         for _, labels in parts:
             _require_labels(labels, len(self.classes), self.name)
-        what = "not checked to be the published images" if self.sha256 is None else "cut, lossy or changed images"
+        what = "a subset, or lossy or modified images"
+        if self.sha256 is None:
+            what = "not verified against the published images"
         counts = f"{len(parts[0][1])} training and {len(parts[1][1])} test rows"
         note = "" if published or self._known(parts) else f"{what}: {counts}"
         train, test = (images(pixels, 255, labels) for pixels, labels in parts)
@@ -78,7 +80,7 @@ class CifarSource:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 train, test = ([self._member(archive, m, md5, name) for m, md5 in ms.items()] for ms in self.members)
         except (tarfile.TarError, EOFError, RecursionError) as error:
-            raise DataError(f"{name}: the archive is damaged or cut short ({error}); delete or replace it") from error
+            raise DataError(f"{name}: the archive is damaged or truncated ({error}); delete or replace it") from error
         return _joined(train), _joined(test)
 
     def _member(self, archive: tarfile.TarFile, member: str, md5: str, name: str) -> Part:
@@ -87,13 +89,13 @@ class CifarSource:
         except KeyError:
             stream = None
         if stream is None:
-            raise DataError(f"{name}: the archive has no file {member}")
+            raise DataError(f"{name}: the archive does not contain {member}")
         content = files.check_md5(stream.read(), f"{name}: {member}", md5)
         return batch(content, self.key, f"{name}: {member}")
 
 
 def batch(content: bytes, key: bytes, name: str) -> Part:
-    """The images and labels of one pickled batch, read without building anything but arrays, lists and text.
+    """Read images and labels from one pickled batch; unpickles nothing but arrays, lists and text.
 
     Example:
         >>> import pickle, numpy as np
@@ -134,7 +136,7 @@ def _strips(home: Path, part: str) -> Part:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a list of labels ({error})") from error
     if labels.dtype.kind not in "iu":
-        raise DataError(f"{path}: not a list of labels (of type {labels.dtype})")
+        raise DataError(f"{path}: not a list of labels (dtype {labels.dtype})")
     if labels.shape != pixels.shape[:1]:
         raise DataError(f"{path}: {labels.size} labels for {len(pixels)} images")
     return pixels, labels.astype(np.int64)
@@ -146,9 +148,9 @@ def _strip(path: Path) -> NDArray[np.uint8]:
         with Image.open(io.BytesIO(content), formats=tables.FORMATS) as picture:
             found = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: the picture is damaged or cut short ({error})") from error
+        raise DataError(f"{path}: the image is damaged or truncated ({error})") from error
     if found.shape[1] != 1024:
-        raise DataError(f"{path}: rows of {found.shape[1]} pixels, not 1024")
+        raise DataError(f"{path}: expected rows of 1024 pixels, got {found.shape[1]}")
     return found.reshape(-1, *SHAPE)
 
 
@@ -161,7 +163,7 @@ def _table_or_nothing(path: Path) -> Part:
 def _require_labels(labels: NDArray[np.int64], classes: int, name: str) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if wrong.size:
-        raise DataError(f"{name}: row {wrong[0]} has the label {labels[wrong[0]]}, not one of 0 to {classes - 1}")
+        raise DataError(f"{name}: row {wrong[0]} has the label {labels[wrong[0]]}, expected 0 to {classes - 1}")
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"

@@ -28,13 +28,15 @@ _SHA256 = "26209de892bb1b72229d566ca241503962bb753a0929a24f68ad4a86bd4aee4f"
 
 
 def human(kind: str) -> NDArray[np.int64]:
-    """The 50000 labels of one kind, for the published training rows; a cut copy of CIFAR-10 has the first of them.
+    """Load the 50000 human labels of one kind, in the order of the published training set.
+
+    If your copy of CIFAR-10 is truncated, its rows match the first of these labels.
 
     Args:
         kind: one of :data:`KINDS`; ``worse`` has 40 % wrong labels, ``aggregate`` 9 %.
 
     Raises:
-        DataError: when the file is damaged, or absent and out of reach.
+        DataError: if the file is damaged, or missing and can't be downloaded.
 
     Example:
         >>> import bvfim.data
@@ -67,15 +69,15 @@ def _published(content: bytes, name: str) -> Columns:
             found = pickles.load(archive.read(inside))
         columns = {key: np.asarray(found[key]) for key in KINDS.values()}
     except Exception as error:  # a damaged archive can fail in any way
-        raise DataError(f"{name}: the file is damaged, cut short or another one ({error})") from error
+        raise DataError(f"{name}: the file is damaged, truncated or a different file ({error})") from error
     return _checked(columns, name)
 
 
 def _checked(columns: Columns, name: str) -> Columns:
     for column in columns.values():
         if column.dtype.kind not in "iu" or column.ndim != 1:
-            raise DataError(f"{name}: a column of type {column.dtype} and shape {column.shape}")
+            raise DataError(f"{name}: unexpected column of dtype {column.dtype} and shape {column.shape}")
     found = npz.sha256(*(columns[key].astype(np.int64) for key in KINDS.values()))
     if found != _SHA256:
-        raise DataError(f"{name}: these are not the labels of CIFAR-10N (sha256 {found})")
+        raise DataError(f"{name}: not the labels of CIFAR-10N (sha256 {found})")
     return columns

@@ -1,4 +1,4 @@
-"""What a data set is: two parts of flattened examples with labels."""
+"""The data set classes: a training and a test part of flattened examples with labels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Split:
     """One part of a data set.
 
     Args:
-        inputs: one example a row, flattened: float32 of shape (n, d), between 0 and 1.
+        inputs: one flattened example per row: float32 of shape (n, d), between 0 and 1.
         labels: the class of each example: int64 of shape (n,).
-        shape: the shape of one example before it was flattened, such as (28, 28) or (32, 32, 3).
+        shape: shape of one example before flattening, such as (28, 28) or (32, 32, 3).
 
     Example:
         >>> import bvfim.data
@@ -35,14 +35,14 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set with its usual parts.
+    """A data set with its standard training and test parts.
 
     Args:
-        name: what :func:`bvfim.data.load` knows it by.
-        train: the examples to learn from.
-        test: the examples to judge by.
+        name: its name in :func:`bvfim.data.load`.
+        train: the training examples.
+        test: the test examples.
         classes: the name of each class, in the order of the labels.
-        note: in what the files differ from the published set; empty where they do not.
+        note: how the files differ from the published data set; empty if they do not.
 
     Example:
         >>> import bvfim.data

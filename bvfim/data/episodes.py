@@ -1,4 +1,4 @@
-"""Few-shot tasks drawn at random: N classes, M images of each to learn from, others to judge by; many tasks at once."""
+"""Random few-shot tasks: N classes, M support images of each and further query images; many tasks at once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SHIFT, TURN, STRETCH = 0.07, 0.15, 0.1
 
 
 class Tasks(NamedTuple):
-    """Several tasks of the same size, each along the first dimension.
+    """Several tasks of the same size, stacked along the first dimension.
 
     Attributes:
-        support: what each task is learned from: images (tasks, ways * shots, channels, side, side), or their features.
-        query: what it is judged by, likewise with ways * queries.
-        support_labels, query_labels: the class of each image within its task, from 0 to ways - 1; alike in all tasks.
+        support: the support images (tasks, ways * shots, channels, side, side), or their features.
+        query: the query images, likewise with ways * queries.
+        support_labels, query_labels: class of each image within its task, 0 to ways - 1; the same in all tasks.
 
     Example:
         >>> import torch
@@ -43,13 +43,13 @@ class Tasks(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a draw is.
+    """The size of a draw.
 
     Args:
-        ways: N, the classes of a task.
-        shots: M, the images of a class to learn from.
-        queries: the images of a class to judge by.
-        tasks: how many tasks are drawn at once.
+        ways: N, the number of classes per task.
+        shots: M, the number of support images per class.
+        queries: the number of query images per class.
+        tasks: the number of tasks drawn at once.
     """
 
     ways: int = 5
@@ -65,7 +65,7 @@ class Shape:
 
 
 def require_enough(images: ClassImages, shape: Shape, symmetries: int = 1) -> None:
-    """Refuse tasks with more classes, or with more images of a class, than there are.
+    """Raise an error if the tasks need more classes, or more images per class, than there are.
 
     Example:
         >>> import numpy as np
@@ -73,25 +73,25 @@ def require_enough(images: ClassImages, shape: Shape, symmetries: int = 1) -> No
         >>> from bvfim.data.fewshot import ClassImages
         >>> require_enough(ClassImages(np.zeros((6, 1, 8, 8), np.uint8), np.full(2, 3), ("a", "b")), Shape(ways=3))
         Traceback (most recent call last):
-        bvfim.status.DataError: 3 ways of 2 classes
+        bvfim.status.DataError: 3 ways need 3 classes, but there are only 2
     """
     if symmetries not in SYMMETRIES:
         raise DataError(f"symmetries must be one of {SYMMETRIES}, not {symmetries!r}")
     classes = len(images) * symmetries
     if classes < shape.ways:
-        raise DataError(f"{shape.ways} ways of {classes} classes")
+        raise DataError(f"{shape.ways} ways need {shape.ways} classes, but there are only {classes}")
     fewest = int(images.counts.min())
     if fewest < shape.shots + shape.queries:
         name = images.names[int(images.counts.argmin())]
-        raise DataError(f"{shape.shots} shots and {shape.queries} queries of class {name}, which has {fewest} images")
+        raise DataError(f"{shape.shots} shots and {shape.queries} queries: class {name} has only {fewest} images")
 
 
 def moved_by(images: Tensor, amounts: Tensor) -> Tensor:
-    """The images (n, channels, side, side), each shifted, turned and stretched about its centre.
+    """Shift, rotate and scale each image of a batch (n, channels, side, side) about its centre.
 
     Args:
-        images: what is moved; what comes in from outside is zero.
-        amounts: how far each is turned, stretched and shifted along both sides, (4, n) from 0 to 1; halves do nothing.
+        images: the images; pixels from outside the image are zero.
+        amounts: rotation, scale and the two shifts of each image, (4, n) from 0 to 1; 0.5 leaves it unchanged.
 
     Example:
         >>> import torch
@@ -108,18 +108,18 @@ def moved_by(images: Tensor, amounts: Tensor) -> Tensor:
 
 
 class Episodes:
-    """An endless stream of :class:`Tasks`, drawn on the device, with a position that can be saved.
+    """An endless stream of :class:`Tasks`, drawn on the device, whose position can be saved and restored.
 
-    The classes of a task are all different, and so are its images of a class. Values are between 0 and 1.
+    The classes of a task are distinct, and so are the images of a class. Values are between 0 and 1.
 
     Args:
         images: the classes to draw from.
         shape: the size of a draw.
-        symmetries: with 4, a class turned by 90, 180 and 270 degrees is three further classes, as is usual with
-            Omniglot; with 8, its mirror image, turned likewise, is four more.
-        moved: whether each image is shifted, turned and stretched a little, at random.
-        seed: of the draws.
-        device: where the images are kept and drawn.
+        symmetries: with 4, a class rotated by 90, 180 and 270 degrees counts as three more classes, as is usual for
+            Omniglot; with 8, its mirror image and its rotations count as four more.
+        moved: whether to shift, rotate and scale each image slightly, at random.
+        seed: random seed of the draws.
+        device: the device that holds the images.
 
     Example:
         >>> import numpy as np
@@ -156,7 +156,7 @@ class Episodes:
         return self
 
     def __next__(self) -> Tasks:
-        """The next tasks."""
+        """Draw the next tasks."""
         ways, shots, queries, tasks = self.shape.ways, self.shape.shots, self.shape.queries, self.shape.tasks
         drawn = self._uniform(tasks, self._symmetries * len(self._counts)).topk(ways).indices
         kind, turn = drawn % len(self._counts), drawn // len(self._counts)
@@ -179,9 +179,9 @@ class Episodes:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands."""
+        """The position of the stream."""
         return {"random": self._random.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to where a stream stood."""
+        """Restore a saved position."""
         self._random.set_state(state["random"])

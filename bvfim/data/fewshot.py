@@ -1,6 +1,6 @@
-"""Data for few-shot learning: images by class, in classes to learn from, to choose by and to judge by.
+"""Data sets for few-shot learning: images by class, split into training, validation and test classes.
 
-The classes of the parts are those of other people's work, so that results compare: for Omniglot the split of Vinyals
+The class splits are the standard ones, so that results are comparable: for Omniglot the split of Vinyals
 et al. (Matching networks for one shot learning, 2016), as the project torchmeta (Deleu et al., 2019) lists it; for
 CIFAR-FS that of Bertinetto et al. (Meta-learning with differentiable closed-form solvers, 2019), listed there too; for
 mini-ImageNet that of the files, which is usually the one of Ravi and Larochelle (Optimization as a model for few-shot
@@ -23,15 +23,15 @@ from bvfim.status import DataError, no_such
 # Arrays have no single truth value, so neither class can be compared field by field.
 @dataclass(frozen=True, eq=False)
 class ClassImages:
-    """Images sorted by class.
+    """Images grouped by class.
 
     Args:
-        pixels: uint8 of shape (n, channels, side, side), all images of the first class, then of the second, and so on.
-        counts: how many images each class has, at least one: int64.
-        names: of the classes.
+        pixels: uint8 of shape (n, channels, side, side): all images of the first class, then the second, and so on.
+        counts: number of images per class, at least one: int64.
+        names: names of the classes.
 
     Raises:
-        DataError: when these do not fit each other.
+        DataError: if these do not match.
 
     Example:
         >>> import numpy as np
@@ -47,14 +47,14 @@ class ClassImages:
     def __post_init__(self) -> None:
         shape = self.pixels.shape
         if self.pixels.dtype != np.uint8 or len(shape) != 4 or shape[2] != shape[3]:
-            raise DataError(f"pixels of {self.pixels.dtype} {shape}, not of uint8 (n, channels, side, side)")
+            raise DataError(f"pixels must be uint8 of shape (n, channels, side, side), not {self.pixels.dtype} {shape}")
         if self.counts.shape != (len(self.names),):
-            raise DataError(f"counts of shape {self.counts.shape} for {len(self.names)} names of classes")
+            raise DataError(f"counts has shape {self.counts.shape}, but there are {len(self.names)} class names")
         empty = np.flatnonzero(self.counts < 1)
         if empty.size:
-            raise DataError(f"the class {self.names[empty[0]]} has no image")
+            raise DataError(f"class {self.names[empty[0]]} has no images")
         if self.counts.sum() != len(self.pixels):
-            raise DataError(f"{self.counts.sum()} images by the counts of the classes, but {len(self.pixels)} in all")
+            raise DataError(f"the class counts add up to {self.counts.sum()} images, but there are {len(self.pixels)}")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -62,14 +62,14 @@ class ClassImages:
 
 @dataclass(frozen=True, eq=False)
 class FewShot:
-    """A data set for few-shot learning; no class is in two of its parts.
+    """A few-shot data set; its parts have no class in common.
 
     Args:
-        name: what :func:`load` knows it by.
-        train: the classes to learn from.
-        validation: the classes to choose settings by.
-        test: the classes to judge by.
-        note: in what the files differ from the published set, or were not checked; empty where they do not.
+        name: its name in :func:`load`.
+        train: the training classes.
+        validation: the validation classes.
+        test: the test classes.
+        note: how the files differ from the published data set, or that this was not verified; empty otherwise.
 
     Example:
         >>> import numpy as np
@@ -87,14 +87,14 @@ class FewShot:
 
 
 def load(name: str) -> FewShot:
-    """The data set called ``name``, in any case of letters.
+    """Load a few-shot data set by name, case-insensitively.
 
-    ``omniglot``: 1028, 172 and 423 characters, drawn 20 times each, at 28 by 28 with ink = 255; it is not turned.
-    ``cifar-fs``: 64, 16 and 20 classes of CIFAR-100, its training and test images together, 3 by 32 by 32.
-    ``miniimagenet``: 64, 16 and 20 classes, 3 by 84 by 84; see :mod:`bvfim.data.miniimagenet` for what must be where.
+    ``omniglot``: 1028, 172 and 423 characters, 20 drawings each, 28 by 28 with ink = 255; no rotations are added.
+    ``cifar-fs``: 64, 16 and 20 classes of CIFAR-100, training and test images combined, 3 by 32 by 32.
+    ``miniimagenet``: 64, 16 and 20 classes, 3 by 84 by 84; see :mod:`bvfim.data.miniimagenet` for the expected files.
 
     Raises:
-        DataError: when there is no such data set, or its files are damaged, or absent and out of reach.
+        DataError: if there is no such data set, or its files are damaged, or missing and can't be downloaded.
 
     Example:
         >>> from bvfim.data import fewshot
@@ -108,12 +108,12 @@ def load(name: str) -> FewShot:
 
 
 def grouped(pixels: NDArray[np.uint8], labels: Sequence[int] | NDArray[np.int64], names: Sequence[str]) -> ClassImages:
-    """A copy of the images, sorted by class; those of a class keep their order.
+    """Return a copy of the images, grouped by class; images of a class keep their order.
 
     Args:
         pixels: as :class:`ClassImages` has them, in any order.
-        labels: the class of each image as its place in ``names``; an image with a negative one is left out.
-        names: of the classes.
+        labels: index of each image's class in ``names``; images with a negative label are left out.
+        names: names of the classes.
 
     Example:
         >>> import numpy as np
@@ -126,7 +126,7 @@ def grouped(pixels: NDArray[np.uint8], labels: Sequence[int] | NDArray[np.int64]
     given = np.asarray(labels, np.int64)
     if given.shape != pixels.shape[:1] or (given >= len(names)).any():
         raise DataError(
-            f"labels of shape {given.shape} up to {given.max(initial=-1)}, for {len(pixels)} images of "
+            f"labels of shape {given.shape} up to {given.max(initial=-1)} do not match {len(pixels)} images of "
             f"{len(names)} classes"
         )
     rows = np.argsort(given, kind="stable")[np.count_nonzero(given < 0) :]
@@ -135,7 +135,7 @@ def grouped(pixels: NDArray[np.uint8], labels: Sequence[int] | NDArray[np.int64]
 
 
 def joined(*parts: ClassImages) -> ClassImages:
-    """The classes of all parts.
+    """Combine the classes of all parts.
 
     Example:
         >>> import numpy as np
@@ -162,7 +162,7 @@ def _cifar_fs() -> FewShot:
 
 def _miniimagenet() -> FewShot:
     train, validation, test = (ClassImages(*part) for part in miniimagenet.read())
-    notes = ["not checked to be the published images", *_differences([train, validation, test])]
+    notes = ["not verified against the published images", *_differences([train, validation, test])]
     return FewShot("miniimagenet", train, validation, test, "; ".join(notes))
 
 
@@ -172,7 +172,7 @@ def _parts(data: Dataset, validation: str, test: str) -> list[ClassImages]:
     labels = np.concatenate([data.train.labels, data.test.labels])
     empty = np.flatnonzero(np.bincount(labels, minlength=len(data.classes)) == 0)
     if empty.size:
-        raise DataError(f"{data.name}: the class {data.classes[empty[0]]} has no image")
+        raise DataError(f"{data.name}: class {data.classes[empty[0]]} has no images")
     choose_by, judge_by = set(validation.split()), set(test.split())
     chosen: list[list[int]] = [[], [], []]
     for label, name in enumerate(data.classes):
@@ -202,7 +202,7 @@ def _differences(parts: Sequence[ClassImages]) -> list[str]:
     low, high = counts.min(), counts.max()
     found = [] if sizes == [64, 16, 20] else [f"{sizes[0]}, {sizes[1]} and {sizes[2]} classes, not 64, 16 and 20"]
     if (low, high) != (600, 600):
-        found.append(f"{low if low == high else f'{low} to {high}'} images a class, not 600")
+        found.append(f"{low if low == high else f'{low} to {high}'} images per class, not 600")
     return found
 
 

@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import io
 import os
-import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,15 +18,16 @@ import pooch
 from rich.console import Console
 from rich.progress import Progress
 
+from bvfim.reports.files import write_whole
 from bvfim.status import DataError
 
 T = TypeVar("T")
 
 
 def folder() -> Path:
-    """The folder of the data files: the environment's ``BVFIM_DATA``, or else a cache of the user's.
+    """The folder of the data files: the environment variable ``BVFIM_DATA``, or else a cache folder of the user.
 
-    Each data set has a folder of its own name there.
+    Each data set has a subfolder of its own name.
 
     Example:
         >>> import os, unittest.mock, bvfim.data
@@ -42,16 +42,16 @@ def folder() -> Path:
 
 
 def read(file: str, url: str, parse: Callable[[bytes, str], T]) -> T:
-    """What a file in :func:`folder` holds, compressed with gzip or not; downloaded if it is absent.
+    """Read a file in :func:`folder`, gzip-compressed or not; download it if it is missing.
 
     Args:
         file: its path in the folder, without ``.gz``.
-        url: where it can be had; ``.gz`` at its end is what the stored file gets too.
-        parse: makes of the content, decompressed, and a name for messages what is wanted. It raises
-            :class:`bvfim.DataError` for anything but the expected content; a download that it refuses is not stored.
+        url: where to download it; if it ends in ``.gz``, so does the stored file.
+        parse: turns the decompressed content and a name for messages into the result. It raises
+            :class:`bvfim.DataError` for unexpected content; a download that it rejects is not stored.
 
     Raises:
-        DataError: when the file is damaged, or is absent and can't be downloaded or stored.
+        DataError: if the file is damaged, or missing and can't be downloaded or stored.
 
     Example:
         >>> import os, pathlib, tempfile, unittest.mock
@@ -69,8 +69,8 @@ def read(file: str, url: str, parse: Callable[[bytes, str], T]) -> T:
         fetched = _download(url)
     except OSError as error:
         raise DataError(
-            f"{url} could not be downloaded ({type(error).__name__}): put {to.name} into the folder "
-            f"{to.parent}, or set BVFIM_DATA to a folder that holds {to.relative_to(folder())}"
+            f"could not download {url} ({type(error).__name__}): put {to.name} into the folder "
+            f"{to.parent}, or set BVFIM_DATA to a folder that contains {to.relative_to(folder())}"
         ) from error
     parsed = parse(_unpacked(fetched, url), url)
     _store(to, fetched)
@@ -78,7 +78,7 @@ def read(file: str, url: str, parse: Callable[[bytes, str], T]) -> T:
 
 
 def found(file: str) -> Path | None:
-    """Where a file of :func:`folder` is, compressed with gzip or not; ``None`` where it is not.
+    """The path of a file in :func:`folder`, gzip-compressed or not; ``None`` if it is missing.
 
     Example:
         >>> from bvfim.data import files
@@ -89,15 +89,15 @@ def found(file: str) -> Path | None:
     try:
         return next((path for path in (plain.with_name(f"{plain.name}.gz"), plain) if path.exists()), None)
     except OSError as error:
-        raise DataError(f"{plain}: the file can't be read ({error.strerror or error})") from error
+        raise DataError(f"{plain}: can't read the file ({error.strerror or error})") from error
 
 
 def content(path: Path) -> bytes:
-    """The content of a file, decompressed if it was compressed with gzip."""
+    """The content of a file, decompressed if it is gzip-compressed."""
     try:
         stored = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: the file can't be read ({error.strerror or error})") from error
+        raise DataError(f"{path}: can't read the file ({error.strerror or error})") from error
     return _unpacked(stored, str(path))
 
 
@@ -105,7 +105,7 @@ def check_md5(content: bytes, name: str, md5: str) -> bytes:
     """The content itself, if it has this checksum."""
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
-        raise DataError(f"{name}: this is not the expected file (md5 of its content {found}, not {md5})")
+        raise DataError(f"{name}: not the expected file (its content has md5 {found}, not {md5})")
     return content
 
 
@@ -114,7 +114,7 @@ def _unpacked(stored: bytes, name: str) -> bytes:
         # Known by its first bytes, not its name: a server may unpack a file on the way.
         return gzip.decompress(stored) if stored.startswith(b"\x1f\x8b") else stored
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); delete or replace it") from error
+        raise DataError(f"{name}: the gzip file is damaged or truncated ({error}); delete or replace it") from error
 
 
 def _download(url: str) -> bytes:
@@ -126,31 +126,11 @@ def _download(url: str) -> bytes:
     return buffer.getvalue()
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, and its folder where there is none: the whole content, or nothing and the old file stays.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> from bvfim.data import files
-        >>> with tempfile.TemporaryDirectory() as home:
-        ...     files.write_whole(pathlib.Path(home, "deep", "greeting"), b"hello")
-        ...     [path.name for path in pathlib.Path(home, "deep").iterdir()]
-        ['greeting']
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _store(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content)
     except OSError as error:
-        raise DataError(f"{path}: the downloaded file can't be stored ({error.strerror or error})") from error
+        raise DataError(f"{path}: can't store the downloaded file ({error.strerror or error})") from error
 
 
 class _Bar:

@@ -18,14 +18,14 @@ UNSIGNED_BYTE = 0x08
 
 
 def parse(content: bytes, name: str) -> NDArray[np.uint8]:
-    """The array in an idx file of unsigned bytes, with one dimension or more.
+    """Parse the array in an idx file of unsigned bytes, with at least one dimension.
 
     Args:
         content: the whole file, decompressed.
-        name: what to call the file in an error.
+        name: name of the file in error messages.
 
     Raises:
-        DataError: when the content is anything but one complete idx file, with nothing after it.
+        DataError: if the content is not exactly one complete idx file.
 
     Example:
         >>> from bvfim.data import idx
@@ -33,19 +33,19 @@ def parse(content: bytes, name: str) -> NDArray[np.uint8]:
         array([7, 8, 9], dtype=uint8)
     """
     if len(content) < 4 or content[:2] != b"\0\0" or content[3] == 0:
-        raise DataError(f"{name}: this is not an idx file")
+        raise DataError(f"{name}: not an idx file")
     if content[2] != UNSIGNED_BYTE:
-        raise DataError(f"{name}: the entries must be unsigned bytes (0x08), not of type {content[2]:#04x}")
+        raise DataError(f"{name}: entries must be unsigned bytes (0x08), not type {content[2]:#04x}")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise DataError(f"{name}: the idx file is cut short within its header")
+        raise DataError(f"{name}: the header of the idx file is truncated")
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if len(content) != start + math.prod(shape):
         raise DataError(
-            f"{name}: an idx file of shape {shape} has {start + math.prod(shape)} bytes, but this has {len(content)}"
+            f"{name}: an idx file of shape {shape} needs {start + math.prod(shape)} bytes, but this has {len(content)}"
         )
     try:
         # The copy makes the array writable, which bytes are not.
         return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
     except ValueError as error:
-        raise DataError(f"{name}: NumPy has no arrays of shape {shape}") from error
+        raise DataError(f"{name}: NumPy does not support arrays of shape {shape}") from error

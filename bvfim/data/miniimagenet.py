@@ -1,6 +1,6 @@
-"""mini-ImageNet: 100 classes of 600 colour pictures, read from a folder that the user made, at 84 by 84 pixels.
+"""mini-ImageNet: 100 classes of 600 colour images at 84 by 84 pixels, read from a folder provided by the user.
 
-No public address offers it with a checksum, so it is never downloaded.
+There is no public download with a checksum, so it is never downloaded.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Picture(NamedTuple):
 
 
 def read() -> list[Part]:
-    """The classes to learn from, to choose by and to judge by (Ravi and Larochelle, 2017), in sorted order.
+    """Read the training, validation and test classes (Ravi and Larochelle, 2017), in sorted order.
 
     The folder ``miniimagenet`` of :func:`bvfim.data.folder` holds either ``train.csv``, ``val.csv`` and ``test.csv``
-    with the columns ``filename`` and ``label``, and the pictures in ``images`` or in ``images/<label>``; or the
-    pictures in ``train/<label>``, ``val/<label>`` and ``test/<label>``. Pictures of another size are resized whole
+    with the columns ``filename`` and ``label``, and the images in ``images`` or in ``images/<label>``; or the
+    images in ``train/<label>``, ``val/<label>`` and ``test/<label>``. Images of another size are resized
     to 84 by 84.
 
     Raises:
-        DataError: when a file is missing or damaged, or a class is in two parts; the file and the row are told.
+        DataError: if a file is missing or damaged, or a class is in two parts; the message names file and row.
 
     Example:
         >>> import os, tempfile, unittest.mock
@@ -59,7 +59,7 @@ def read() -> list[Part]:
         ...         miniimagenet.read()
         ...     except miniimagenet.DataError as error:
         ...         print(str(error).split(": ")[1])
-        mini-ImageNet is not there and can't be downloaded
+        mini-ImageNet is missing and can't be downloaded
     """
     home = files.folder() / "miniimagenet"
     if any((home / f"{part}.csv").exists() for part in PARTS):
@@ -68,8 +68,8 @@ def read() -> list[Part]:
         listed = {part: list(_of_folders(home / part)) for part in PARTS}
     else:
         raise DataError(
-            f"{home}: mini-ImageNet is not there and can't be downloaded: put train.csv, val.csv and test.csv (header "
-            f"{','.join(HEADER)}) and the folder images into this folder, or set BVFIM_DATA to the folder that holds it"
+            f"{home}: mini-ImageNet is missing and can't be downloaded: put train.csv, val.csv and test.csv (header "
+            f"{','.join(HEADER)}) and the folder images into this folder, or set BVFIM_DATA to its parent folder"
         )
     _require_apart(listed)
     return [_decoded(part, pictures) for part, pictures in listed.items()]
@@ -86,14 +86,14 @@ def _of_table(home: Path, part: str) -> Iterator[Picture]:
     for row, record in enumerate(records):
         place = f"{path}, row {row}"
         if len(record) != 2 or not all(record):
-            raise DataError(f"{place}: {','.join(record)!r} is not the name of a file and a label")
+            raise DataError(f"{place}: {','.join(record)!r} is not a file name and a label")
         name, label = record
         first = seen.setdefault((name, label), row)
         if first != row:
-            raise DataError(f"{place}: the picture {name} is also in row {first}")
+            raise DataError(f"{place}: image {name} is also in row {first}")
         yield Picture(label, _picture_file(home / "images", name, label, place), f"{place}: {name}")
     if not seen:
-        raise DataError(f"{path}: the table lists no picture")
+        raise DataError(f"{path}: the table lists no images")
 
 
 def _records(path: Path) -> Iterator[list[str]]:
@@ -102,24 +102,24 @@ def _records(path: Path) -> Iterator[list[str]]:
     try:
         yield from filter(None, csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a table of text separated by commas ({error})") from error
+        raise DataError(f"{path}: not a CSV table ({error})") from error
 
 
 def _picture_file(images: Path, name: str, label: str, place: str) -> Path:
     try:
         return next(file for file in (images / name, images / label / name) if file.is_file())
     except (StopIteration, OSError) as error:
-        raise DataError(f"{place}: {images} has no picture {name}, nor has its folder {label}") from error
+        raise DataError(f"{place}: there is no image {name} in {images} or in its folder {label}") from error
 
 
 def _of_folders(home: Path) -> Iterator[Picture]:
     labels = [path for path in _inside(home) if path.is_dir()]
     if not labels:
-        raise DataError(f"{home}: there is no folder of a class in this folder")
+        raise DataError(f"{home}: no class folders in this folder")
     for folder in labels:
         pictures = [path for path in _inside(folder) if path.suffix.lower() in SUFFIXES]
         if not pictures:
-            raise DataError(f"{folder}: there is no picture in this folder")
+            raise DataError(f"{folder}: no images in this folder")
         yield from (Picture(folder.name, path, str(path)) for path in pictures)
 
 
@@ -128,7 +128,7 @@ def _inside(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise DataError(f"{folder}: the folder can't be read ({error.strerror or error})") from error
+        raise DataError(f"{folder}: can't read the folder ({error.strerror or error})") from error
 
 
 def _require_apart(listed: dict[str, list[Picture]]) -> None:
@@ -137,7 +137,7 @@ def _require_apart(listed: dict[str, list[Picture]]) -> None:
         for picture in pictures:
             other = part_of.setdefault(picture.label, part)
             if other != part:
-                raise DataError(f"{picture.place}: the class {picture.label} is in {part} and in {other}")
+                raise DataError(f"{picture.place}: class {picture.label} is in both {part} and {other}")
 
 
 def _decoded(part: str, listed: Iterable[Picture]) -> Part:
@@ -164,7 +164,7 @@ def _pixels(picture: Picture) -> NDArray[np.uint8]:
         with Image.open(picture.file, formats=tables.FORMATS) as opened:
             colours = opened.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{picture.place}: the picture can't be decoded ({error})") from error
+        raise DataError(f"{picture.place}: can't decode the image ({error})") from error
     if colours.size != (SIDE, SIDE):
         # The filter of the scripts that most published results were made with; it also averages, so nothing aliases.
         colours = colours.resize((SIDE, SIDE), Image.Resampling.LANCZOS)

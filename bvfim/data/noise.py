@@ -1,6 +1,6 @@
-"""Wrong labels on purpose: symmetric noise, pair flips, and any transition matrix.
+"""Synthetic label noise: symmetric noise, pair flips, and arbitrary transition matrices.
 
-Every function leaves its input as it is, and draws from one generator made from the seed.
+No function modifies its input; each draws from one generator created from the seed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ Mask = NDArray[np.bool_]
 
 
 def symmetric(labels: ArrayLike, rate: float, classes: int, seed: int) -> tuple[Labels, Mask]:
-    """Change a share of the labels, each to one of the other classes with equal probability.
+    """Change a fraction of the labels, each to one of the other classes with equal probability.
 
     Exactly ``round(rate * n)`` of the n labels change. Each class loses its proportional share of them,
     rounded to a whole number.
 
     Args:
         labels: whole numbers from 0 to ``classes - 1``.
-        rate: the share to change, from 0 to 1.
+        rate: the fraction to change, from 0 to 1.
         classes: the number of classes, at least two.
-        seed: for NumPy's default generator.
+        seed: seed for NumPy's default generator.
 
     Returns:
         The noisy labels, and a mask that is true where a label was changed.
@@ -43,15 +43,15 @@ def symmetric(labels: ArrayLike, rate: float, classes: int, seed: int) -> tuple[
 
 
 def pair_flip(labels: ArrayLike, rate: float, classes: int, seed: int) -> tuple[Labels, Mask]:
-    """Change a share of the labels from their class c to ``(c + 1) % classes``.
+    """Change a fraction of the labels from their class c to ``(c + 1) % classes``.
 
     The rows are chosen as in :func:`symmetric`: ``round(rate * n)`` of them, each class losing its share.
 
     Args:
         labels: whole numbers from 0 to ``classes - 1``.
-        rate: the share to change, from 0 to 1.
+        rate: the fraction to change, from 0 to 1.
         classes: the number of classes, at least two.
-        seed: for NumPy's default generator.
+        seed: seed for NumPy's default generator.
 
     Returns:
         The noisy labels, and a mask that is true where a label was changed.
@@ -68,12 +68,12 @@ def pair_flip(labels: ArrayLike, rate: float, classes: int, seed: int) -> tuple[
 
 
 def transition(labels: ArrayLike, matrix: ArrayLike, seed: int) -> tuple[Labels, Mask]:
-    """Draw every label anew: class a becomes class b with probability ``matrix[a, b]``, row by row independently.
+    """Resample every label independently: class a becomes class b with probability ``matrix[a, b]``.
 
     Args:
         labels: whole numbers from 0 to one below the number of rows of the matrix.
         matrix: square, without negative entries, each row summing to one.
-        seed: for NumPy's default generator.
+        seed: seed for NumPy's default generator.
 
     Returns:
         The noisy labels, and a mask that is true where the drawn label differs.
@@ -115,7 +115,7 @@ def check_labels(labels: ArrayLike, classes: int) -> Labels:
         raise DataError(f"there must be at least 2 classes, not {classes!r}")
     array = np.asarray(labels)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise DataError(f"the labels must be a row of whole numbers, not {array.dtype} of shape {array.shape}")
+        raise DataError(f"labels must be a 1-D array of whole numbers, not {array.dtype} of shape {array.shape}")
     outside = array[(array < 0) | (array >= classes)]
     if outside.size:
         raise DataError(

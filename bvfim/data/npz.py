@@ -1,4 +1,4 @@
-"""Archives of NumPy arrays, read whole or refused."""
+"""Read archives of NumPy arrays, with checks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from bvfim.status import DataError
 
 
 def read(content: bytes, name: str, kinds: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file.
+    """Read arrays from an npz file.
 
     Args:
-        content: of the file; name: for messages.
-        kinds: for each array that is wanted the kinds of its type, as in ``dtype.kind``: ``"iu"`` for whole numbers.
+        content: content of the file.
+        name: name of the file in error messages.
+        kinds: for each array to read, the allowed ``dtype.kind`` characters: ``"iu"`` for whole numbers.
 
     Raises:
-        DataError: when the file is damaged, lacks an array, or has one of another kind.
+        DataError: if the file is damaged, lacks an array, or has one of another kind.
 
     Example:
         >>> import io, numpy as np
@@ -35,10 +36,10 @@ def read(content: bytes, name: str, kinds: Mapping[str, str]) -> dict[str, NDArr
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             found = {key: np.asarray(file[key]) for key in kinds}
     except Exception as error:  # a damaged archive can fail in any way
-        raise DataError(f"{name}: the file is damaged, cut short or another one ({error})") from error
+        raise DataError(f"{name}: the file is damaged, truncated or a different file ({error})") from error
     for key, array in found.items():
         if array.dtype.kind not in kinds[key]:
-            raise DataError(f"{name}: the array {key} has the type {array.dtype}")
+            raise DataError(f"{name}: the array {key} has the unexpected dtype {array.dtype}")
     return found
 
 

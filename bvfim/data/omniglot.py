@@ -27,10 +27,10 @@ Drawings = tuple[NDArray[np.uint8], list[str]]
 
 
 def load() -> Dataset:
-    """The 964 background characters as the training part, the 659 of the evaluation set as the test part.
+    """Load the 964 background characters as training part and the 659 evaluation characters as test part.
 
-    The labels number the characters of both in the order of the alphabets, so that no class is in both parts.
-    ``omniglot_28.npz`` is read where it is in the folder, else the two published archives.
+    Labels number the characters of both parts in alphabet order, so no class is in both parts.
+    Reads ``omniglot_28.npz`` if it is in the folder, otherwise the two published archives.
     """
     path = files.found(PACKED)
     drawings = [_published(top) for top in _ZIPS] if path is None else _packed(files.content(path), str(path))
@@ -58,10 +58,10 @@ def _packed(content: bytes, name: str) -> list[Drawings]:
     spelt = np.frombuffer("\n".join(map(str, names.flat)).encode(), np.uint8)
     shapes = [pixels.shape[1:], alphabet.shape, character.shape, later.shape]
     if pixels.dtype != np.uint8 or shapes != [(SIDE, SIDE), *[pixels.shape[:1]] * 3]:
-        raise DataError(f"{name}: images of {pixels.dtype} {pixels.shape}, not of uint8 {SIDE} x {SIDE}")
+        raise DataError(f"{name}: expected images of uint8 {SIDE} x {SIDE}, got {pixels.dtype} {pixels.shape}")
     checksum = npz.sha256(pixels, alphabet, character, later, spelt)
     if checksum != _PACKED_SHA256:
-        raise DataError(f"{name}: these are not the drawings of Omniglot (sha256 {checksum})")
+        raise DataError(f"{name}: not the drawings of Omniglot (sha256 {checksum})")
     named = [f"{names[a]}/character{c + 1:02d}" for a, c in zip(alphabet, character, strict=True)]
     return [(pixels[rows], [named[i] for i in np.flatnonzero(rows)]) for rows in (~later, later)]
 
@@ -73,7 +73,7 @@ def _unzipped(content: bytes, name: str, top: str) -> Drawings:
         members = sorted(m for m in archive.namelist() if m.endswith(".png"))
         pixels = np.stack([_small(archive.read(member)) for member in members])
     if len(pixels) != count:
-        raise DataError(f"{name}: {len(pixels)} drawings, not {count}")
+        raise DataError(f"{name}: expected {count} drawings, got {len(pixels)}")
     return pixels, [member.removeprefix(f"{top}/").rsplit("/", 1)[0] for member in members]
 
 

@@ -19,10 +19,10 @@ from bvfim.status import DataError
 
 
 def load(content: bytes) -> Any:
-    """What a pickle holds; text of Python 2 comes as bytes, an array as an object that ``np.asarray`` takes.
+    """Load a pickle; Python 2 text becomes bytes, arrays become objects that ``np.asarray`` accepts.
 
     Raises:
-        DataError: when it asks for anything but arrays of numbers, or is damaged.
+        DataError: if it refers to anything but arrays of numbers, or is damaged.
 
     Example:
         >>> import pickle, numpy as np
@@ -31,14 +31,14 @@ def load(content: bytes) -> Any:
         array([0, 1, 2])
         >>> pickles.load(pickle.dumps(print))
         Traceback (most recent call last):
-        bvfim.status.DataError: the pickle asks for builtins.print, which is not loaded
+        bvfim.status.DataError: the pickle refers to builtins.print, which is not allowed
     """
     try:
         return _Reader(io.BytesIO(content), encoding="bytes").load()
     except DataError:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DataError(f"the pickle is damaged or cut short ({type(error).__name__}: {error})") from error
+        raise DataError(f"the pickle is damaged or truncated ({type(error).__name__}: {error})") from error
 
 
 def _text(value: Any) -> str:
@@ -51,7 +51,7 @@ class _Dtype:
     def __init__(self, code: Any, *_: Any) -> None:
         self.code, self.order = _text(code), "="
         if not re.fullmatch(r"[biuf](1|2|4|8)", self.code):
-            raise DataError(f"the pickle has an array of type {self.code}, not of numbers")
+            raise DataError(f"the pickle has an array of type {self.code}, expected numbers")
 
     def __setstate__(self, state: Any) -> None:
         self.order = _text(state[1])
@@ -88,5 +88,5 @@ _KNOWN: dict[tuple[str, str], Callable[..., Any]] = {
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            raise DataError(f"the pickle asks for {module}.{name}, which is not loaded")
+            raise DataError(f"the pickle refers to {module}.{name}, which is not allowed")
         return _KNOWN[module, name]

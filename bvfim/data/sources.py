@@ -14,14 +14,14 @@ from bvfim.status import DataError, no_such
 
 
 def load(name: str) -> Dataset:
-    """The data set called ``name``, in any case of letters, downloaded on first use.
+    """Load a data set by name, case-insensitively; it is downloaded on first use.
 
     ``mnist``, ``fashion-mnist``, ``cifar10``, ``cifar100`` and ``omniglot`` are read from :func:`bvfim.data.folder`;
-    ``digits`` comes with scikit-learn and needs no file. Each call reads the files anew, so that the arrays may be
-    written to.
+    ``digits`` comes with scikit-learn and needs no file. Each call reads the files again, so the
+    arrays may be modified.
 
     Raises:
-        DataError: when there is no such data set, or its files are damaged, or absent and out of reach.
+        DataError: if there is no such data set, or its files are damaged, or missing and can't be downloaded.
 
     Example:
         >>> import bvfim.data
@@ -35,13 +35,13 @@ def load(name: str) -> Dataset:
 
 @dataclass(frozen=True)
 class IdxSource:
-    """A data set in MNIST's four idx files; called, it loads them.
+    """Loader of a data set in the four idx files of the MNIST format.
 
     Args:
-        name: of the data set and of its folder.
-        url: where the compressed files are, ending in a slash.
+        name: name of the data set and of its folder.
+        url: base URL of the compressed files, ending in a slash.
         classes: the name of each class.
-        md5: the checksum of each file, decompressed, under its name without ``.gz``.
+        md5: checksum of each decompressed file, by its name without ``.gz``.
 
     Example:
         >>> from bvfim.data import sources

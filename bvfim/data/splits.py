@@ -1,4 +1,4 @@
-"""Disjoint parts of a data set in which every class has the same weight."""
+"""Disjoint class-balanced subsets of a data set."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bvfim.status import DataError
 
 
 def balanced_split(labels: ArrayLike, sizes: Sequence[int], classes: int, seed: int) -> list[NDArray[np.int64]]:
-    """Draw disjoint parts of given sizes, each with as many rows of one class as of another.
+    """Draw disjoint, class-balanced subsets of given sizes.
 
-    A size that the number of classes divides is balanced exactly; any other within one row, the odd rows
-    coming from the classes with the most rows to spare. The rows of a part are in random order.
+    Sizes divisible by the number of classes are balanced exactly, others within one row per class; the extra
+    rows come from the classes with the most rows left. The rows of a subset are in random order.
 
     Args:
         labels: whole numbers from 0 to ``classes - 1``.
-        sizes: how many rows each part has.
+        sizes: number of rows of each subset.
         classes: the number of classes, at least two.
-        seed: for NumPy's default generator.
+        seed: seed for NumPy's default generator.
 
     Returns:
-        The row numbers of each part.
+        The row indices of each subset.
 
     Example:
         >>> import bvfim.data
@@ -35,7 +35,7 @@ def balanced_split(labels: ArrayLike, sizes: Sequence[int], classes: int, seed: 
     """
     known = check_labels(labels, classes)
     if any(size < 0 for size in sizes):
-        raise DataError(f"the sizes of the splits must not be negative, as in {list(sizes)}")
+        raise DataError(f"split sizes must not be negative, got {list(sizes)}")
     rng = np.random.default_rng(seed)
     counts = np.bincount(known, minlength=classes)
     quotas = np.array([[size // classes] * classes for size in sizes], dtype=np.int64).reshape(len(sizes), classes)

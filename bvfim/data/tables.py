@@ -1,4 +1,4 @@
-"""Tables of images in parquet: one encoded picture and one label a row."""
+"""Parquet tables of images: one encoded image and one label per row."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 
 
 def read(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The pictures of a table, decoded, and their labels.
+    """Decode the images of a table, and return them with their labels.
 
     Args:
-        path: a parquet file with the columns ``image`` (a picture's file as bytes) and ``label``.
-        shape: what every picture must have: height, width, and 3 for colours.
+        path: a parquet file with the columns ``image`` (the bytes of an image file) and ``label``.
+        shape: required shape of every image: height, width, and 3 for colour.
 
     Raises:
-        DataError: when the file, a column or a picture is damaged or missing; the row is told.
+        DataError: if the file, a column or an image is damaged or missing; the message names the row.
 
     Example:
         >>> from pathlib import Path
         >>> from bvfim.data import tables
         >>> tables.read(Path("nothing.parquet"), (32, 32, 3))
         Traceback (most recent call last):
-        bvfim.status.DataError: nothing.parquet: the file can't be read (No such file or directory)
+        bvfim.status.DataError: nothing.parquet: can't read the file (No such file or directory)
     """
     table = _table(path)
     missing = [column for column in ("image", "label") if column not in table.columns]
@@ -43,7 +43,7 @@ def read(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray
         pixels[row] = _decoded(picture, shape, f"{path}, row {row}")
     labels = table["label"].to_numpy()
     if labels.dtype.kind not in "iu":
-        raise DataError(f"{path}: the labels are not whole numbers but of type {labels.dtype}")
+        raise DataError(f"{path}: labels must be whole numbers, not {labels.dtype}")
     return pixels, labels.astype(np.int64)
 
 
@@ -54,17 +54,17 @@ def _table(path: Path) -> pd.DataFrame:
     except ImportError as error:
         raise DataError(f"{path}: reading parquet needs pyarrow: pip install 'bvfim[parquet]'") from error
     except Exception as error:  # the errors of pyarrow have no common base
-        raise DataError(f"{path}: the table is damaged or cut short ({error})") from error
+        raise DataError(f"{path}: the table is damaged or truncated ({error})") from error
 
 
 def _decoded(picture: object, shape: tuple[int, ...], name: str) -> NDArray[np.uint8]:
     if not isinstance(picture, bytes):
-        raise DataError(f"{name}: not a picture but a {type(picture).__name__}")
+        raise DataError(f"{name}: expected an image, got {type(picture).__name__}")
     try:
         with Image.open(io.BytesIO(picture), formats=FORMATS) as opened:
             found = np.asarray(opened.convert("RGB" if len(shape) == 3 else "L"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{name}: the picture can't be decoded ({error})") from error
+        raise DataError(f"{name}: can't decode the image ({error})") from error
     if found.shape != shape:
-        raise DataError(f"{name}: a picture of shape {found.shape}, not {shape}")
+        raise DataError(f"{name}: expected an image of shape {shape}, got {found.shape}")
     return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
-from bvfim.methods.base import Estimator, Info, LowerState, Reference
+from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, State
 from bvfim.methods.bda import BDA
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
 from bvfim.methods.cg import CG
@@ -16,41 +16,45 @@ from bvfim.methods.trhg import TRHG
 from bvfim.status import MethodError, no_such
 
 ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM)
-"""Every method: those of the paper's tables in their order, then the one that goes past them."""
+"""Every method: those in the paper's tables, in that order, then AdaptiveBVFIM."""
 
 
-def as_method(method: Any) -> Any:
-    """The method to use: BVFIM where none is given, an instance where a class is; anything else is refused.
+Choice: TypeAlias = Method | Estimator | type
+"""What a user may pass as a method: an instance, or a class to use with its defaults."""
+
+
+def as_method(given: Choice | None) -> Method | Estimator:
+    """The method to use: BVFIM for None, an instance for a class. Anything that is not a method raises an error.
 
     Example:
         >>> import bvfim
         >>> bvfim.methods.as_method(bvfim.CG).cg_steps
         20
     """
-    method = BVFIM() if method is None else method
-    method = method() if isinstance(method, type) else method
-    if not (hasattr(method, "init") and (hasattr(method, "estimate") or hasattr(method, "step"))):
-        raise MethodError(f"a method needs init and estimate, which a {type(method).__name__} does not have")
+    given = BVFIM() if given is None else given
+    method = given() if isinstance(given, type) else given
+    if not isinstance(method, Method | Estimator):
+        raise MethodError(f"a method must be a bvfim.Estimator, with init and estimate, not a {type(method).__name__}")
     return method
 
 
-def as_estimator(method: Any) -> Any:
-    """The same, for those who need an estimate of the hypergradient.
+def as_estimator(given: Choice | None) -> Estimator:
+    """The same, but only for methods that estimate the hypergradient.
 
     Example:
         >>> import bvfim
         >>> bvfim.methods.as_estimator(bvfim.AdaptiveBVFIM())
         Traceback (most recent call last):
-        bvfim.status.MethodError: AdaptiveBVFIM gives no hypergradient: it moves x itself
+        bvfim.status.MethodError: AdaptiveBVFIM does not estimate a hypergradient: it moves x itself
     """
-    method = as_method(method)
-    if not hasattr(method, "estimate"):
-        raise MethodError(f"{type(method).__name__} gives no hypergradient: it moves x itself")
+    method = as_method(given)
+    if isinstance(method, Method):
+        raise MethodError(f"{type(method).__name__} does not estimate a hypergradient: it moves x itself")
     return method
 
 
 def by_name(name: str) -> type[Any]:
-    """The class of the method called ``name``, in any case of letters: for command lines.
+    """The class of the method called ``name``, ignoring case; for command lines.
 
     Example:
         >>> import bvfim
@@ -78,8 +82,10 @@ __all__ = [
     "Info",
     "LowerState",
     "LowerValue",
+    "Method",
     "Neumann",
     "Reference",
+    "State",
     "as_estimator",
     "as_method",
     "by_name",

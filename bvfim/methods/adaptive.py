@@ -1,22 +1,24 @@
-"""AdaptiveBVFIM: the theorem's interior point, with nothing for the user to choose."""
+"""AdaptiveBVFIM: the interior-point method of the theorem, with no parameters to tune."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from bvfim import sets, tree
-from bvfim.certificate import Certificate
-from bvfim.flat import Flat
-from bvfim.interior import Interior
-from bvfim.methods.base import Info
-from bvfim.problem import Problem
-from bvfim.rows import Batch
+from bvfim.core.problem import Problem
+from bvfim.interior.batch import Batch
+from bvfim.interior.certificate import Certificate
+from bvfim.interior.lower import Interior
+from bvfim.interior.schedule import begin
+from bvfim.interior.space import Space
+from bvfim.interior.stage import advance
+from bvfim.interior.starts import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts
+from bvfim.methods.base import Data, Method, Step
 from bvfim.schedules import require, require_count
-from bvfim.stage import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts, advance, begin
 from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
@@ -29,8 +31,14 @@ ENDS = {
 }
 
 
+AGREE, FAINT_SIZE = 10, 1e-2
+"""Starts agree if their F differ by at most this many tolerances; |F| counts as at least this share of its maximum."""
+ROUNDING = 20
+"""A tol below this multiple of the square root of the dtype's precision would only measure rounding."""
+
+
 class AdaptiveState(NamedTuple):
-    """The chosen start's y and z, which start that is, and where all of them are.
+    """The y and z of the chosen start, its index, and the states of all starts.
 
     Example:
         >>> import torch, bvfim
@@ -47,44 +55,46 @@ class AdaptiveState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AdaptiveBVFIM:
-    r"""The value-function interior point with its own steps and schedules; first gradients only.
+class AdaptiveBVFIM(Method[AdaptiveState]):
+    r"""The value-function interior-point method with automatic step sizes and schedules; first gradients only.
 
-    By the envelope theorem, minimising :math:`\varphi_{\mu,\tau}` over x is minimising over w = (x, y) together
+    By the envelope theorem, minimising :math:`\varphi_{\mu,\tau}` over x is equivalent to minimising over w = (x, y)
 
     .. math:: B(x, y) = F(x, y) - \tau \ln s, \qquad s = \mu_2 + f^*(x) - f(x, y), \qquad f^*(x) = \min_z f(x, z),
 
     .. math:: \nabla B = \big[F_x + \lambda (f_x(x, y) - f_x(x, z)),\; F_y + \lambda f_y(x, y)\big],
               \qquad \lambda = \tau/s,
 
-    with only z nested. A **step** of the solver is a stage: B is minimised for one :math:`(\mu_2, \tau)` by projected
-    L-BFGS, whose line search counts a slack :math:`s \le 0` as infinity; x and y have scales of their own, and the
-    curvature that one stage has seen serves the next. Then
+    where only z is nested. A **step** of the solver is a stage: B is minimised for one :math:`(\mu_2, \tau)` by
+    projected L-BFGS, whose line search treats B as infinite for a slack :math:`s \le 0`; x and y are scaled separately,
+    and each stage reuses the curvature information of the previous one. Then
 
     .. math:: \mu_2 \leftarrow \max(r \mu_2,\; \mathrm{gap} + s/10), \qquad
               \tau \leftarrow \tfrac12 \lambda \sqrt{\mu_2^{\mathrm{old}} \mu_2}, \quad \text{within } [r\tau, 4\tau],
 
     where gap = f(x, y) - f(x, z). So w stays feasible; and since :math:`\lambda` grows like :math:`\mu_2^{-1/2}`, tau
-    falls like :math:`\mu_2^{1/2}` and :math:`\tau \ln \mu_2 \to 0`, as Theorem 1 asks. The first :math:`\mu_2` exceeds
-    the range of sampled f, so that the first feasible set is connected. At every trial x, z starts from the best of the
-    last z, where it is expected, y, older minima and scouts. Where the gap stays open for three stages, y moves to the
-    bottom of its own lower basin, or to z.
+    decreases like :math:`\mu_2^{1/2}` and :math:`\tau \ln \mu_2 \to 0`, as Theorem 1 requires. The first :math:`\mu_2`
+    exceeds the range of sampled f, so that the first feasible set is connected. At every trial x, z starts from the
+    best of the last z, its predicted position, y, older minima and scouts. If the gap stays open for three stages, y
+    moves to the bottom of its own lower basin, or to z.
 
-    A start is solved when F(x, y) and F(x, y'), with y' the end of a descent of f from y, agree (the first is locally a
-    lower, the second an upper estimate of the optimum), and no probe finds a lower f. All starts run in one batch;
-    among those that are solved, the lowest F is the result. What was shown is in ``solution.certificate``.
+    A start is solved when F(x, y) and F(x, y'), where y' is the end of a descent of f from y, agree (locally, the first
+    is a lower and the second an upper estimate of the optimum), and no probe finds a lower f. All starts run in one
+    batch; the result is the solved start with the lowest F. ``solution.certificate`` reports what was verified.
 
-    F, c F, f + c and c f have the same path: every tolerance is relative to the objectives' own sizes.
+    F, c F, f + c and c f have the same iterates: every tolerance is relative to the scale of the objectives.
 
-    Nothing certifies the global minimum over x, nor that of a lower level in many dimensions: use several starts.
+    Neither the global minimum over x nor that of a high-dimensional lower level is certified: use several starts.
 
     Args:
-        starts: how many; the first is the given one, the others are drawn from the box, or around it.
-        tol: how closely the two estimates of F must agree, relative to |F| + |grad F| (1 + |w|), and the gap of f,
-            relative to how much f varies nearby. Finer than 20 times the root of the dtype's precision has no effect.
-        seed: of the scouts. Start i of a batch runs as a single one with ``seed + i`` would.
-        scouts: how many other starts of z are tried, by values only, at every step.
-        rate: r, by how much mu2 may shrink in a stage.
+        starts: the number of starts; the first is the given initial point, the others are drawn from the box or around
+            that point.
+        tol: the tolerance on the difference of the two estimates of F, relative to |F| + |grad F| (1 + |w|), and on the
+            lower-level gap, relative to the local variation of f. Values below 20 times the square root of the dtype's
+            precision have no effect.
+        seed: the random seed of the scouts. Start i of a batch runs as a single one with ``seed + i`` would.
+        scouts: the number of other initial points of z that are tried, by value only, at every step.
+        rate: r, the smallest allowed ratio of mu2 between consecutive stages.
 
     Example:
         >>> import torch, bvfim
@@ -111,7 +121,7 @@ class AdaptiveBVFIM:
         require_count(self, "seed", at_least=0)
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
-        """The given start, and others drawn around it."""
+        """The given initial point, and others drawn around it."""
         w = tree.flatten([x, y])[None]
         interior = self._interior(problem, x, y, w.new_zeros(self.starts, 3, dtype=torch.long), 0)
         if self.starts > 1:
@@ -127,19 +137,32 @@ class AdaptiveBVFIM:
         interior = self._interior(problem, *first, rows.new_zeros(len(rows), 3, dtype=torch.long), 0)
         return self._state(interior, begin(interior, rows))
 
-    def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Data) -> Step[AdaptiveState]:
         """One stage of every start that has not ended."""
         before = starts = state.starts
         interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1)
         rows = (starts.ended == UNDER_WAY).nonzero()[:, 0]
         if len(rows):
-            starts = starts.put(rows, advance(interior, rows, starts.take(rows), self.tol, self.rate))
+            starts = starts.put(rows, advance(interior, rows, starts.take(rows), self.tol_of(x), self.rate))
         if self.starts > 1 and not bool((starts.ended == UNDER_WAY).any()):
-            starts = self._cross_checked(interior, starts)
+            starts = self._cross_checked(interior, starts, self.tol_of(x))
         state = self._state(interior, starts)
         i = state.chosen
         x = interior.batch.x.tree(interior.split(starts.w[i][None])[0][0])
         return x, state, {name: values[i] for name, values in report(before, starts).items()}
+
+    def xs(self, problem: Problem, like: Tree, state: AdaptiveState) -> Tree:
+        """x of every start: a tree like the given one, whose leaves have a row for each."""
+        first = tree.map(lambda t: t[0], like)
+        return Space(first, sets.per_leaf(problem.x_set, first)).trees(state.starts.w[:, : tree.size(first)])
+
+    def end_of(self, ended: Tensor) -> Status | None:
+        """How a start has ended."""
+        return ENDS.get(int(ended))
+
+    def tol_of(self, x: Tree) -> float:
+        """The tolerance of a run from x: tol, but no finer than the dtype's rounding allows."""
+        return max(self.tol, ROUNDING * torch.finfo(tree.leaves(x)[0].dtype).eps ** 0.5)
 
     def only(self, problem: Problem, x: Tree, state: AdaptiveState, i: int) -> tuple[Tree, AdaptiveState]:
         """x (like the given one) and the state of start i alone."""
@@ -147,24 +170,29 @@ class AdaptiveBVFIM:
         interior = self._interior(problem, x, state.y, own.counts, 0)
         return interior.batch.x.tree(interior.split(own.w)[0][0]), self._state(interior, own)
 
+    def minimiser(self, state: AdaptiveState) -> Tree:
+        """z."""
+        return state.z
+
     def status(self, state: AdaptiveState) -> Status | None:
         """How the run ended, once every start has."""
         under_way = bool((state.starts.ended == UNDER_WAY).any())
         return None if under_way else ENDS[int(state.starts.ended[state.chosen])]
 
     def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate:
-        """What has been shown of the chosen start."""
+        """What was verified about the chosen start."""
         starts, i = state.starts, state.chosen
         interior = self._interior(problem, x, state.y, starts.counts.clone(), 0)
         own = starts.take(i[None])
         solved = _closed(starts)
-        allowed = self.tol * float(own.scale)
-        near = (starts.upper - own.upper).abs() <= 10 * self.tol * (own.upper.abs() + own.size * 1e-2)
+        tol = self.tol_of(x)
+        near = (starts.upper - own.upper).abs() <= AGREE * tol * (own.upper.abs() + own.size * FAINT_SIZE)
         return Certificate(
             relaxed=float(own.relaxed),
             polished=float(own.upper),
             gap=float(_gaps(interior, starts, i[None])),
-            gap_allowed=allowed,
+            gap_allowed=tol * float(own.scale),
+            tol=tol,
             stationarity=float(own.stationarity),
             multimodal=bool(starts.modes.any()),
             starts=len(solved),
@@ -173,16 +201,16 @@ class AdaptiveBVFIM:
             status=ENDS.get(int(own.ended)),
         )
 
-    def _cross_checked(self, interior: Interior, starts: Starts) -> Starts:
-        """Starts whose y is not lowest among what all the others have found are open."""
+    def _cross_checked(self, interior: Interior, starts: Starts, tol: float) -> Starts:
+        """Reopen starts whose f is above the lowest value that any other start has found."""
         solved = _closed(starts).nonzero()[:, 0]
         if len(solved) == 0:
             return starts
-        wide = _gaps(interior, starts, solved) > self.tol * starts.scale[solved]
+        wide = _gaps(interior, starts, solved) > tol * starts.scale[solved]
         return starts._replace(ended=starts.ended.index_fill(0, solved[wide], OPEN), counts=interior.batch.counts)
 
     def _state(self, interior: Interior, starts: Starts) -> AdaptiveState:
-        """With the lowest F chosen, among the starts with a closed gap where there are some."""
+        """Choose the lowest F, among the starts with a closed gap if there are any."""
         solved = _closed(starts)
         among = solved if bool(solved.any()) else starts.ended != UNBOUNDED
         i = torch.where(among & starts.upper.isfinite(), starts.upper, torch.inf).argmin()
@@ -192,10 +220,12 @@ class AdaptiveBVFIM:
     def _interior(self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int) -> Interior:
         dtype = tree.leaves(x)[0].dtype
         if dtype not in (torch.float32, torch.float64):
-            raise MethodError(f"AdaptiveBVFIM needs float32 or float64, not {dtype}: a small slack would be rounding")
+            raise MethodError(
+                f"AdaptiveBVFIM needs float32 or float64, not {dtype}: a small slack would be lost to rounding"
+            )
         of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
-        batch = Batch(problem, Flat(x, of_x), Flat(y, of_y), counts)
-        return Interior(batch, Flat([x, y], of_x + of_y), self.scouts, self.seed, stage)
+        batch = Batch(problem, Space(x, of_x), Space(y, of_y), counts)
+        return Interior(batch, Space([x, y], of_x + of_y), self.scouts, self.seed, stage)
 
 
 def report(before: Starts, after: Starts) -> dict[str, Tensor]:

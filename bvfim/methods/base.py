@@ -1,40 +1,42 @@
-"""What a method is, and what the explicit and implicit ones share."""
+"""The interface of a method, and the parts shared by explicit and implicit methods."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from torch import Tensor
 
-from bvfim.descent import descend
+from bvfim.core.descent import descend
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics, GradientDescent
-from bvfim.problem import At, Problem
-from bvfim.schedules import FloatOrSchedule, require, require_count, value
-from bvfim.status import MethodError
+from bvfim.interior.certificate import Certificate
+from bvfim.schedules import FloatOrSchedule, Schedule, require, require_count, value
+from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
 Info = dict[str, Tensor]
-"""Scalar tensors that a method reports of a step; they become columns of the history.
+"""Scalar tensors that a method reports for a step; they become columns of the history.
 
-``upper`` and ``lower`` are F and f at the y that the gradient was taken at, ``value`` is the number
-whose derivative in x the method claims to give.
+``upper`` and ``lower`` are F and f at the y at which the gradient was computed, ``value`` is the number
+whose derivative in x the method claims to estimate.
 """
 
 
 ENOUGH = 2000
-"""How many inner steps a reference takes where the method itself takes fewer."""
+"""The number of inner steps of a reference, if the method itself takes fewer."""
 
 
 class Reference(NamedTuple):
-    """What :func:`bvfim.check_hypergradient` holds a method against.
+    """The reference that :func:`bvfim.check_hypergradient` compares a method with.
 
     ``claim`` is the method without its approximations: the derivative of its ``value`` is what the method
-    estimates. ``sound`` is the method with approximations taken out until its gradient must match differences
-    of its own ``value``; most often the same. ``bias`` says in a few words what was taken out. Where the approximate
-    estimate is itself the exact derivative of another value, ``own`` is the method and state that have this value: TRHG
-    is the derivative of its last steps from where they begin.
+    estimates. ``sound`` is the method with just enough approximations removed that its gradient must match finite
+    differences of its own ``value``; usually the same. ``bias`` briefly names what was removed. If the approximate
+    estimate is itself the exact derivative of another value, ``own`` is the method and state with this value: TRHG
+    is the derivative of its last steps from the point where they begin.
 
     Example:
         >>> import torch, bvfim
@@ -50,11 +52,78 @@ class Reference(NamedTuple):
     own: tuple[Estimator, Any] | None = None
 
 
-class Estimator(ABC):
-    """A method that estimates the hypergradient; the loop of :func:`bvfim.solve` moves x with it.
+class State(Protocol):
+    """The state a method carries from step to step: a named tuple of trees with at least the last lower iterate.
 
-    A method is a frozen dataclass of its hyper-parameters. What it carries from step to step is its
-    state, a named tuple of trees. See the page on adding a method.
+    Example:
+        >>> import bvfim
+        >>> state: bvfim.methods.State = bvfim.methods.LowerState(start=0.0, y=1.0)
+        >>> state.y
+        1.0
+    """
+
+    @property
+    def y(self) -> Tree:
+        """The last lower-level iterate."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+"""The state of a method."""
+Data: TypeAlias = Any
+"""A batch from the user's stream, or None."""
+Step: TypeAlias = tuple[Tree, S, Info]
+"""The result of a step: an x or a gradient in x, the next state, and what to report."""
+
+
+class Configured(ABC, Generic[S]):
+    """What every method has: hyper-parameters in frozen fields, and a separate state."""
+
+    @abstractmethod
+    def init(self, problem: Problem, x: Tree, y: Tree) -> S:
+        """The state before the first step, from the initial lower variable y."""
+
+    @property
+    def inner_steps(self) -> int:
+        """The maximum number of inner steps per upper step, for streams that draw a batch for each."""
+        return 1
+
+    def cautions(self, steps: int) -> list[str]:
+        """Warnings about a run with this many steps; :func:`bvfim.solve` issues each of them."""
+        return []
+
+    def minimiser(self, state: S) -> Tree:
+        """z, the lower-level minimiser in the state; y itself for most methods."""
+        return state.y
+
+
+class Method(Configured[S]):
+    """A method that moves x itself, run by the loop of :func:`bvfim.solve`.
+
+    Example:
+        >>> import bvfim
+        >>> isinstance(bvfim.AdaptiveBVFIM(), bvfim.methods.Method)
+        True
+    """
+
+    @abstractmethod
+    def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
+        """Step k: the next x, the next state, and what to report."""
+
+    def status(self, state: S) -> Status | None:
+        """How the run ended; None while it continues."""
+        return None
+
+    def certificate(self, problem: Problem, x: Tree, state: S) -> Certificate | None:
+        """What was verified about the result, if the method verifies anything."""
+        return None
+
+
+class Estimator(Configured[S]):
+    """A method that estimates the hypergradient; a torch optimiser moves x along it.
+
+    A method is a frozen dataclass of its hyper-parameters. It carries a state from step to step, a named tuple of
+    trees. See docs/adding-a-method.md.
 
     Example:
         >>> import bvfim
@@ -63,42 +132,33 @@ class Estimator(ABC):
     """
 
     capturable: ClassVar[bool] = False
-    """Whether ``estimate`` depends on k through schedules in the fields alone, and never waits for the host: then an
-    accelerated run may record it once and replay it."""
+    """Whether ``estimate`` depends on k only through schedules in the fields, and never synchronises with the host: an
+    accelerated run may then record it once and replay it."""
 
     @abstractmethod
-    def init(self, problem: Problem, x: Tree, y: Tree) -> Any:
-        """The state before the first step, from the lower-level start y."""
-
-    @abstractmethod
-    def estimate(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
         """An estimate of d phi / d x at upper step k, the next state, and what to report."""
 
-    @property
-    def inner_steps(self) -> int:
-        """How many inner steps an upper step takes at most, for those who draw a batch for each."""
-        return 1
-
     def numbers(self, k: int) -> dict[str, float]:
-        """The schedules among the fields, at their values of upper step k."""
-        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(cast(Any, self))}
-        return {name: value(number, k, name) for name, number in own.items() if _is_schedule(number)}
+        """The values at upper step k of the schedules, the fields of type ``FloatOrSchedule``.
 
-    def reference(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Reference:
-        """What a check holds this method against: itself, where it approximates nothing."""
+        Other fields that are functions are not evaluated.
+        """
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(cast(Any, self)) if _admits_schedule(f.type)}
+        return {name: value(number, k, name) for name, number in own.items() if callable(number)}
+
+    def reference(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Reference:
+        """What a check compares this method with: by default itself, as a method without approximations."""
         return Reference(self, self, "")
 
-    def cautions(self, steps: int) -> list[str]:
-        """What a user should know before a run of so many steps; :func:`bvfim.solve` warns of each."""
-        return []
 
-
-def _is_schedule(number: Any) -> bool:
-    return callable(number) and not hasattr(number, "step")  # as a dynamics has
+def _admits_schedule(hint: Any) -> bool:
+    """Whether a field of this type may hold a schedule; with postponed annotations a type is known by its text."""
+    return "Schedule" in hint if isinstance(hint, str) else Schedule in (hint, *get_args(hint))
 
 
 class LowerState(NamedTuple):
-    """The lower-level start that was given, and the last lower-level iterate.
+    """The given initial point of the lower level, and the last lower-level iterate.
 
     Example:
         >>> import bvfim
@@ -110,8 +170,8 @@ class LowerState(NamedTuple):
     y: Tree
 
 
-class LowerSolver(Estimator):
-    """What the explicit and implicit methods share: T steps of a dynamics on the lower level."""
+class LowerSolver(Estimator[LowerState]):
+    """The part shared by explicit and implicit methods: T steps of a dynamics on the lower level."""
 
     steps: int
     lr: FloatOrSchedule
@@ -146,13 +206,13 @@ class LowerSolver(Estimator):
         return descend(at, lambda at, y: at.lower_grad(y)[1], self.start_of(state), self.steps, self.dynamics_at(k))
 
 
-def require_dynamics(owner: object, dynamics: Any) -> None:
-    """Refuse what is no dynamics."""
-    if dynamics is not None and not hasattr(dynamics, "step"):
-        raise MethodError(f"{type(owner).__name__}: dynamics must be one of bvfim.dynamics, not {dynamics!r}")
+def require_dynamics(owner: object, dynamics: object) -> None:
+    """Reject anything that is not a dynamics object."""
+    if dynamics is not None and not isinstance(dynamics, Dynamics):
+        raise MethodError(f"{type(owner).__name__}: dynamics must be an object from bvfim.dynamics, not {dynamics!r}")
 
 
 def require_start(owner: object, start: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a ``start`` that the method does not know."""
+    """Reject a ``start`` that the method does not support."""
     if start not in allowed:
         raise MethodError(f"{type(owner).__name__}: start must be one of {', '.join(allowed)}, not {start!r}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics
-from bvfim.methods.base import Info, LowerState
+from bvfim.methods.base import Data, LowerState, Step
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, geometric, require, value
 from bvfim.status import MethodError
 from bvfim.tree import Tree
@@ -24,8 +24,8 @@ class BDA(Explicit):
     .. math:: y_{t+1} = \Phi\big(y_t,\;
               \alpha_k \tfrac{\partial F}{\partial y} + (1 - \alpha_k) \tfrac{\partial f}{\partial y}\big)
 
-    and F(x, y_T(x)) is differentiated in reverse mode as in RHG. Among several lower solutions it
-    leans to those with a small F. With alpha = 0 it is RHG.
+    and F(x, y_T(x)) is differentiated in reverse mode as in RHG. Among several lower-level solutions it
+    favours those with a small F. With alpha = 0 it is RHG.
 
     Args:
         steps: T.
@@ -33,8 +33,8 @@ class BDA(Explicit):
         alpha: the weight of the upper objective, in [0, 1): a number or a schedule of the upper step k. The paper's
             :math:`0.5 \cdot 0.999^k` is the default.
         dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
-        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
-        segment: how many steps share one autograd graph; see :class:`bvfim.RHG`.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the given y.
+        segment: the number of steps that share one autograd graph; see :class:`bvfim.RHG`.
 
     Example:
         >>> import torch, bvfim
@@ -55,7 +55,7 @@ class BDA(Explicit):
         super().__post_init__()
         require(self, "alpha", at_least=0)
 
-    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Step[LowerState]:
         """d F(x, y_T(x)) / d x along the aggregated trajectory."""
         at = problem.at(x, data)
         alpha = self._alpha(k)

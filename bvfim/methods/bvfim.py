@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bvfim import tree
-from bvfim.descent import Probe, descend, descend_inside
+from bvfim.core.descent import Probe, descend, descend_inside
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics, GradientDescent
-from bvfim.methods.base import ENOUGH, Estimator, Info, Reference, require_dynamics, require_start
-from bvfim.problem import At, Problem
+from bvfim.methods.base import ENOUGH, Data, Estimator, Info, Reference, Step, require_dynamics, require_start
 from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, value
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 SHORT = 10
-"""A run of fewer stages says nothing of where its schedules lead."""
+"""A run with fewer stages says nothing about the limits of its schedules."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LowerValue:
 
     The slack becomes :math:`f(x, z) + \frac{\mu_1}{2}|z|^2 + c`: f(x, y) cancels, so the barrier turns into a
     penalty of weight :math:`\tau / \mathrm{slack}` on f(x, y). It needs no safeguard, but it is not
-    invariant to a shift of f, and a slack at or below zero ends in ``Status.SLACK_LOST``.
+    invariant to a shift of f, and the run ends in ``Status.SLACK_LOST`` if the slack falls to zero or below.
 
     Args:
         offset: c.
@@ -53,7 +54,7 @@ class LowerValue:
 
 
 class BVFIMState(NamedTuple):
-    """The lower-level start that was given, and the last z and y.
+    """The given initial point of the lower level, and the last z and y.
 
     Example:
         >>> import bvfim
@@ -67,8 +68,8 @@ class BVFIMState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BVFIM(Estimator):
-    r"""Value-function interior-point method (Liu et al., 2021, Algorithm 1): first gradients only.
+class BVFIM(Estimator[BVFIMState]):
+    r"""Value-function interior-point method (Liu et al., 2021, Algorithm 1), which needs only first gradients.
 
     With the regularised value function and the barrier problem
 
@@ -82,9 +83,9 @@ class BVFIM(Estimator):
               s = f^*_\mu(x) - f(x, y).
 
     Each upper step takes Tz gradient steps on z and Ty on y. **The slack s stays positive by construction**:
-    s > 0 at y = z, because :math:`\mu_2 > 0`; a y that is outside descends f until it is inside, and falls back to z if
-    it does not get there; a y inside takes a step only if the trial is inside and the barrier problem's objective does
-    not rise, and halves the step otherwise. Nothing is clamped, and adding a constant to f changes nothing.
+    s > 0 at y = z, because :math:`\mu_2 > 0`; an infeasible y descends f until it is feasible, and falls back to z if
+    it does not become so; a feasible y takes a step only if the trial is feasible and the barrier objective does not
+    increase, and halves the step otherwise. Nothing is clamped, and adding a constant to f changes nothing.
 
     The method approaches the bilevel problem as :math:`(\mu, \theta, \tau) \to 0` with
     :math:`\tau \ln \mu_2 \to 0` (Theorem 1). Time O(c(Tz + Ty)), memory O(m + n).
@@ -92,14 +93,14 @@ class BVFIM(Estimator):
     Args:
         z_steps: Tz.
         y_steps: Ty; each costs a gradient of F and one of f.
-        z_lr: the step s1 on z, a number or a schedule.
-        y_lr: the step s2 on y, likewise.
+        z_lr: the step size s1 on z, a number or a schedule.
+        y_lr: the step size s2 on y, likewise.
         mu1, mu2, theta, tau: numbers or schedules of the stage k // repeats; ``mu2`` may be a :class:`LowerValue`.
-        repeats: L, how many upper steps share one stage.
+        repeats: L, the number of upper steps per stage.
         dynamics: another optimiser of z, and of y where ``mu2`` is a :class:`LowerValue`, instead of ``z_lr`` and
             ``y_lr``; see :mod:`bvfim.dynamics`.
-        start: ``"warm"`` goes on from the last z and y, ``"restart"`` starts both at the y that was given, ``"z"``
-            restarts z there and starts y at z's result.
+        start: ``"warm"`` continues from the last z and y, ``"restart"`` starts both at the given y, ``"z"`` restarts z
+            there and starts y at the resulting z.
 
     Example:
         >>> import torch, bvfim
@@ -138,15 +139,15 @@ class BVFIM(Estimator):
 
     @classmethod
     def printed(cls, offset: float = 1.0) -> BVFIM:
-        """The paper's own recipe: mu2 = f(x, y) + offset, the others 1/1.01^k (offset 0 for its networks)."""
+        """The published settings: mu2 = f(x, y) + offset, the others 1/1.01^k (the paper's networks use offset 0)."""
         return cls(mu2=LowerValue(offset))
 
     def cautions(self, steps: int) -> list[str]:
-        r"""Speaks up where :math:`\mu_2` falls over the run, but :math:`\tau \ln \mu_2` does not go to zero.
+        r"""Warns if :math:`\mu_2` decreases over the run, but :math:`\tau \ln \mu_2` does not go to zero.
 
         The product must fall below 95 % of its largest value in the second half of the run, or to a millionth of the
-        first tau. Only stages of the run are asked for. Geometric schedules with a tau that falls no slower than mu2
-        never get a word, wherever they start and however long they run.
+        first tau. The schedules are evaluated only at stages of the run. Geometric schedules whose tau decreases no
+        slower than mu2 never cause a warning, whatever their initial values and the length of the run.
 
         Example:
             >>> from bvfim import BVFIM
@@ -165,8 +166,8 @@ class BVFIM(Estimator):
                 for k in sorted({middle + (last - middle) * i // 32 for i in range(33)})
             ]
             negligible = 1e-6 * value(self.tau, 0, "tau")
-        except Exception:  # a schedule that fails does so at its step, if the run gets there
-            return []
+        except Exception as error:  # it fails at that step, if the run gets there; what is wrong can be said now
+            return [f"a schedule of mu2 or tau fails within the {steps} steps: {type(error).__name__}: {error}"]
         # Where tau and mu2 are alike, the product t e^-t with t = -ln mu2 rises at first; at t = 2 it is past its peak.
         falls = end <= min(first / 2, math.exp(-2))
         if not falls or products[-1] <= max(0.95 * max(products), negligible):
@@ -174,7 +175,7 @@ class BVFIM(Estimator):
         return [
             f"Theorem 1 needs tau ln(mu2) -> 0, but with these schedules tau |ln mu2| is {products[0]:.3g} in the "
             f"middle of the run and {products[-1]:.3g} at its end: phi_k can stay above phi by that much. Let tau "
-            "fall faster than 1/|ln mu2|: for example, give tau and mu2 the same geometric schedule"
+            "decrease faster than 1/|ln mu2|: for example, use the same geometric schedule for tau and mu2"
         ]
 
     @property
@@ -183,7 +184,7 @@ class BVFIM(Estimator):
         return max(self.z_steps, self.y_steps)
 
     def numbers(self, k: int) -> dict[str, float]:
-        """The schedules at upper step k; the regularisers' at its stage."""
+        """The schedules at upper step k; those of the regularisers at its stage."""
         steps = {"z_lr": k, "y_lr": k}
         own = {name: getattr(self, name) for name in ("z_lr", "y_lr", "mu1", "mu2", "theta", "tau")}
         return {n: value(v, steps.get(n, k // self.repeats), n) for n, v in own.items() if callable(v)}
@@ -192,7 +193,11 @@ class BVFIM(Estimator):
         """z and y both start at the given y."""
         return BVFIMState(y, y, y)
 
-    def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def minimiser(self, state: BVFIMState) -> Tree:
+        """z."""
+        return state.z
+
+    def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Data) -> Step[BVFIMState]:
         """d phi / d x at x, with z and y from Tz and Ty gradient steps."""
         at = problem.at(x, data)
         stage = k // self.repeats
@@ -227,7 +232,7 @@ class BVFIM(Estimator):
         """Ty steps on F + theta/2 |y|^2 - tau ln(slack(f)) that keep the slack positive."""
 
         def judged(y: Tree, F: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-            """Whether y is inside, and its merit: the barrier problem's objective there, else f."""
+            """Whether y is feasible, and its merit: the barrier objective if it is, else f."""
             s = slack(f)
             inside = s > 0
             return inside, torch.where(inside, F + theta / 2 * tree.dot(y, y) - tau * torch.log(s), f)
@@ -249,7 +254,7 @@ class BVFIM(Estimator):
         return tree.where(inside, y, z), {"dropped": dropped, "at_z": 1 - inside.to(dropped.dtype)}
 
     def _penalty_steps(self, at: At, y: Tree, theta: float, weight: Tensor, lr: float) -> Tree:
-        """Ty plain steps on F + theta/2 |y|^2 + weight f, the published recipe's y problem."""
+        """Ty plain steps on F + theta/2 |y|^2 + weight f, the y problem of the published settings."""
 
         def gradient(at: At, y: Tree) -> Tree:
             _, _, direction = at.weighted_grad(y, lambda F, f: (torch.ones_like(F), weight))
@@ -260,11 +265,11 @@ class BVFIM(Estimator):
     def _descend(self, at: At, gradient: Callable[[At, Tree], Tree], y: Tree, steps: int, lr: float) -> Tree:
         return descend(at, gradient, y, steps, GradientDescent(lr) if self.dynamics is None else self.dynamics)
 
-    def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Any) -> Reference:
-        """Both inner problems solved much further; for LowerValue, the weight also frozen at its value."""
+    def reference(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Data) -> Reference:
+        """Both inner problems solved much more accurately; for LowerValue, with the weight frozen at its value."""
         tight = replace(self, z_steps=max(self.z_steps, ENOUGH), y_steps=max(self.y_steps, ENOUGH))
         bias = f"{self.z_steps} steps on z and {self.y_steps} on y"
-        if not isinstance(self.mu2, LowerValue):
+        if not isinstance(self.mu2, LowerValue) or self.mu2.weight is not None:
             return Reference(tight, tight, bias)
         _, _, info = tight.estimate(problem, x, state, k, data)
         weight = value(self.tau, k // self.repeats, "tau") / float(info["slack"])

@@ -1,14 +1,13 @@
-"""What the methods share that differentiate F(x, y_T(x)) in reverse mode."""
+"""The part shared by methods that differentiate F(x, y_T(x)) in reverse mode."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from bvfim.methods.base import Info, LowerSolver, LowerState
-from bvfim.problem import At
+from bvfim.core.evaluator import At
+from bvfim.core.unroll import Direction, reverse
+from bvfim.methods.base import LowerSolver, LowerState, Step
 from bvfim.schedules import require_count
-from bvfim.tree import Tree
-from bvfim.unroll import Direction, reverse
 
 
 class Explicit(LowerSolver):
@@ -21,9 +20,7 @@ class Explicit(LowerSolver):
         super().__post_init__()
         require_count(self, "segment")
 
-    def differentiate(
-        self, at: At, state: LowerState, k: int, direction: Direction, keep: int
-    ) -> tuple[Tree, LowerState, Info]:
+    def differentiate(self, at: At, state: LowerState, k: int, direction: Direction, keep: int) -> Step[LowerState]:
         """d F(x, y_T(x)) / d x through the last ``keep`` steps, the next state, and what to report."""
         y, F, gradient = reverse(
             at,

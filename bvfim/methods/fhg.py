@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics
-from bvfim.methods.base import Info, LowerSolver, LowerState
-from bvfim.problem import Problem
+from bvfim.methods.base import Data, LowerSolver, LowerState, Step
 from bvfim.schedules import FloatOrSchedule
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
@@ -24,14 +24,14 @@ class FHG(LowerSolver):
     .. math:: Z_{t+1} = \frac{\partial \Phi}{\partial y} Z_t + \frac{\partial \Phi}{\partial x}, \qquad
               \frac{d\varphi_T}{dx} = \frac{\partial F}{\partial x} + Z_T^\top \frac{\partial F}{\partial y}
 
-    All m columns of Z move at once. Equal to RHG; time O(cmT), memory O(mn), so for a small x. The objectives must
-    allow ``torch.func.vmap`` and forward-mode differentiation.
+    All m columns of Z are propagated at once. Equal to RHG; time O(cmT), memory O(mn), so suited to a small x. The
+    objectives must support ``torch.func.vmap`` and forward-mode differentiation.
 
     Args:
         steps: T.
         lr: the lower step size, a number or a schedule of the upper step.
         dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
-        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the given y.
 
     Example:
         >>> import torch, bvfim
@@ -46,7 +46,7 @@ class FHG(LowerSolver):
     dynamics: Dynamics | None = None
     start: str = "warm"
 
-    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Step[LowerState]:
         """d F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         dynamics = self.dynamics_at(k)
@@ -64,14 +64,12 @@ class FHG(LowerSolver):
             U = at.tangents()
             for t in range(self.steps):
                 carry, Z = _push(lambda u, c, t=t: phi(u, c, t), (at.u, carry), (U, Z))
-                at.count.lower += 1
-                at.count.hvp += m
-                at.count.jvp += m
+                at.note(lower=1, hvp=m, jvp=m)
         except torch.cuda.OutOfMemoryError:
             raise
         except (RuntimeError, NotImplementedError) as error:
             raise ProblemError(
-                "FHG needs objectives that torch.func can differentiate forwards and map over directions "
+                "FHG needs objectives that torch.func can differentiate in forward mode and vmap over directions "
                 f"({error}); RHG gives the same gradient in reverse mode"
             ) from error
         y = carry[0]
@@ -86,9 +84,9 @@ class FHG(LowerSolver):
 
 def _push(step: Any, primals: tuple[Tree, ...], tangents: tuple[Tree, ...]) -> tuple[Tree, Tree]:
     """step(primals), and its derivative along each of the m tangents."""
-    vmap: Any = torch.func.vmap  # its annotation leaves out the None that its documentation allows
-    out, along = vmap(lambda *v: torch.func.jvp(step, primals, v), out_dims=(None, 0))(*tangents)
-    return tree.detach(out), tree.detach(along)
+    pushed: Any = torch.func.vmap(lambda *v: torch.func.jvp(step, primals, v))(*tangents)
+    out, along = pushed
+    return tree.map(lambda t: t[0].detach(), out), tree.detach(along)
 
 
 def _contract(columns: Tensor, gradient: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bvfim import linear
+from bvfim.core import linear
+from bvfim.core.implicit import implicit_gradient
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics
-from bvfim.implicit import implicit_gradient
-from bvfim.methods.base import ENOUGH, Info, LowerSolver, LowerState, Reference
-from bvfim.problem import Problem
+from bvfim.methods.base import ENOUGH, Data, LowerSolver, LowerState, Reference, Step
 from bvfim.schedules import FloatOrSchedule, require, require_count, value
 from bvfim.status import MethodError
 from bvfim.tree import Tree
@@ -25,16 +25,16 @@ class Neumann(LowerSolver):
               \frac{\partial F}{\partial y}
 
     at y_T, the end of T lower steps. The error decays like :math:`\max|1 - \eta\lambda|^{J+1}` over the eigenvalues
-    :math:`\lambda` of the Hessian. When the terms grow the sum stops before the first larger term, and the
+    :math:`\lambda` of the Hessian. If the terms grow, the sum stops before the first larger term, and the
     history shows ``breakdown`` = 1. Time O(c(T + J)), memory O(m + n).
 
     Args:
         steps: T.
         lr: the lower step size, a number or a schedule of the upper step.
         terms: J.
-        eta: the scale of the series; ``lr`` where it is ``None``.
+        eta: the scale of the series; ``None`` uses ``lr``.
         dynamics: another lower optimiser, instead of ``lr``; then ``eta`` must be given.
-        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the given y.
 
     Example:
         >>> import torch, bvfim
@@ -61,7 +61,7 @@ class Neumann(LowerSolver):
         elif self.dynamics is not None:
             raise MethodError("Neumann: with a dynamics instead of lr, eta must be given")
 
-    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Step[LowerState]:
         """The implicit hypergradient at y_T."""
         at = problem.at(x, data)
         y = self.solve_lower(at, state, k)
@@ -70,7 +70,7 @@ class Neumann(LowerSolver):
         info = {"upper": F, "lower": f, "value": F, **linear.report(found)}
         return at.pull(gradient), LowerState(state.start, y), info
 
-    def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
-        """A much longer series, and a lower level solved much further."""
+    def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Reference:
+        """A much longer series, and a much more accurate lower-level solution."""
         exact = replace(self, steps=max(self.steps, ENOUGH), terms=max(self.terms, ENOUGH))
         return Reference(exact, exact, f"{self.steps} lower steps, {self.terms} terms of the series")

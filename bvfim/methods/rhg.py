@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics
-from bvfim.methods.base import Info, LowerState
+from bvfim.methods.base import Data, LowerState, Step
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule
 from bvfim.tree import Tree
 
@@ -25,11 +25,11 @@ class RHG(Explicit):
 
     Args:
         steps: T.
-        lr: the step s of :math:`\Phi(x, y) = y - s\,\partial f / \partial y`, a number or a schedule of the upper step.
+        lr: the step size s in :math:`\Phi(x, y) = y - s\,\partial f / \partial y`: a number or a schedule of k.
         dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
-        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
-        segment: how many steps share one autograd graph. 1 stores only the iterates and computes each
-            lower gradient twice; T computes it once and holds T graphs.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the given y.
+        segment: the number of steps that share one autograd graph. 1 stores only the iterates and computes each
+            lower gradient twice; T computes it once and stores T graphs.
 
     Example:
         >>> import torch, bvfim
@@ -45,7 +45,7 @@ class RHG(Explicit):
     start: str = "warm"
     segment: int = 1
 
-    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Step[LowerState]:
         """d F(x, y_T(x)) / d x."""
         at = problem.at(x, data)
         return self.differentiate(at, state, k, At.lower_grad_at, keep=self.steps)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics
-from bvfim.methods.base import Info, LowerState, Reference
+from bvfim.methods.base import Data, LowerState, Reference, Step
 from bvfim.methods.explicit import Explicit
-from bvfim.problem import At, Problem
 from bvfim.schedules import FloatOrSchedule, require_count
 from bvfim.status import MethodError
 from bvfim.tree import Tree
@@ -29,8 +29,8 @@ class TRHG(Explicit):
         keep: K, from 1 to T.
         lr: the lower step size, a number or a schedule of the upper step.
         dynamics: another :math:`\Phi`, instead of ``lr``; see :mod:`bvfim.dynamics`.
-        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the y that was given.
-        segment: how many steps share one autograd graph; see :class:`bvfim.RHG`.
+        start: ``"warm"`` starts at the last y_T, ``"restart"`` at the given y.
+        segment: the number of steps that share one autograd graph; see :class:`bvfim.RHG`.
 
     Example:
         >>> import torch, bvfim
@@ -53,13 +53,13 @@ class TRHG(Explicit):
         if self.keep > self.steps:
             raise MethodError(f"TRHG: keep must be at most steps ({self.steps}), not {self.keep}")
 
-    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> tuple[Tree, Any, Info]:
+    def estimate(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Step[LowerState]:
         """The truncated derivative of F(x, y_T(x))."""
         at = problem.at(x, data)
         return self.differentiate(at, state, k, At.lower_grad_at, keep=self.keep)
 
-    def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Any) -> Reference:
-        """The same without truncation; and its last K steps alone, where the dynamics has no memory of the others."""
+    def reference(self, problem: Problem, x: Tree, state: LowerState, k: int, data: Data) -> Reference:
+        """The same without truncation; and its last K steps alone, if the dynamics has no memory of earlier steps."""
         full, bias = (
             replace(self, keep=self.steps),
             f"only the last {self.keep} of {self.steps} lower steps are differentiated",

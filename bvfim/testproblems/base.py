@@ -1,4 +1,4 @@
-"""What a test problem is: a problem with its known optimum, where to start it, and whether it was solved."""
+"""Test problems with known optima: initial points, and a test of whether a result solves one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bvfim.problem import Problem
-from bvfim.refit import refit
+from bvfim.core.problem import Problem
+from bvfim.core.refit import refit
 from bvfim.sets import Box, SetTree
 
 
@@ -18,11 +18,11 @@ class TestProblem:
     """A problem together with its global optimum.
 
     Attributes:
-        name: what it is called.
-        source: where it comes from.
-        problem: the problem itself; x and y are vectors, in boxes or free.
+        name: its name.
+        source: the reference it is taken from.
+        problem: the problem itself; x and y are vectors, in boxes or unconstrained.
         x, y: the optimum.
-        upper, lower: F and f there.
+        upper, lower: F and f at the optimum.
         note: what makes it hard.
 
     Example:
@@ -45,7 +45,7 @@ class TestProblem:
 
 
 def starts(test: TestProblem, count: int, seed: int, reach: float = 10.0) -> list[tuple[Tensor, Tensor]]:
-    """Random starts: uniform in the boxes of x and y, cut to [-reach, reach] where these are wider.
+    """Random starts, uniform in the boxes of x and y, each intersected with [-reach, reach].
 
     Example:
         >>> import bvfim
@@ -63,7 +63,7 @@ def starts(test: TestProblem, count: int, seed: int, reach: float = 10.0) -> lis
 
 
 def lower_gap(test: TestProblem, x: Tensor, y: Tensor, samples: int = 64, seed: int = 0) -> float:
-    """f(x, y) less the lowest value of f(x, .) that L-BFGS finds from y, the known optimum and the best random points.
+    """f(x, y) minus the lowest f(x, .) that L-BFGS finds from y, the known optimum and the best random points.
 
     Example:
         >>> import bvfim
@@ -79,7 +79,7 @@ def lower_gap(test: TestProblem, x: Tensor, y: Tensor, samples: int = 64, seed: 
 
 
 def solved(test: TestProblem, x: Tensor, y: Tensor, tol: float = 1e-2) -> bool:
-    """Whether |F - F*| <= tol (1 + |F*|) and the lower gap is at most tol (1 + |f|).
+    """Whether |F - F*| <= tol (1 + |F*|) and the lower-level gap is at most tol (1 + |f|).
 
     Example:
         >>> import bvfim

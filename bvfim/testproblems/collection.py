@@ -1,4 +1,4 @@
-"""Small bilevel problems of the literature with known optima, without lower-level constraints besides boxes."""
+"""Small bilevel problems from the literature with known optima and no lower-level constraints except boxes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from bvfim.problem import Problem
+from bvfim.core.problem import Problem
 from bvfim.sets import Box
 from bvfim.testproblems.base import TestProblem, vector
 from bvfim.testproblems.toy import sine
@@ -20,7 +20,7 @@ EDGE = math.pi / 2 - 1e-5
 
 
 def collection() -> list[TestProblem]:
-    """The problems, each time anew: convex and not, boxed and free, with several or jumping lower solutions.
+    """A new list of the problems: convex and nonconvex, boxed and free, with multiple or jumping lower solutions.
 
     Example:
         >>> import bvfim

@@ -1,16 +1,16 @@
-"""Random problems of any size around an optimum that is known because it was put there."""
+"""Random problems of any size, constructed around a known optimum."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from bvfim.problem import Problem
+from bvfim.core.problem import Problem
 from bvfim.sets import Box
 from bvfim.testproblems.base import TestProblem
 
 WELLS = (0.0, 0.5, 1.0, 2.0)
-"""How deep the false lower minima of a family are."""
+"""The depths of the spurious lower-level minima in a family."""
 
 
 def planted(x_size: int = 1, y_size: int = 1, wells: float = 1.0, seed: int = 0) -> TestProblem:
@@ -23,14 +23,14 @@ def planted(x_size: int = 1, y_size: int = 1, wells: float = 1.0, seed: int = 0)
     .. math:: F(x, y) = \sum_i r_i^2 + \tfrac12 (1 - \cos 3 r_i) + \langle h, \sin v \rangle.
 
     Both sums over i in f are at least zero, and zero only at v = 0: :math:`\phi(x)` is the only lower solution, among
-    the many local minima that :math:`w > 0` digs. There :math:`F(x, \phi(x)) \ge 0`, with equality only at x*, while
-    :math:`F_y = A^\top h \ne 0`: a y that is no lower solution can have a lower F.
+    the many local minima that :math:`w > 0` creates. There :math:`F(x, \phi(x)) \ge 0`, with equality only at x*, while
+    :math:`F_y = A^\top h \ne 0`: a y that is not a lower solution can have a lower F.
 
     Args:
         x_size: the length of x, in the box [-5, 5].
-        y_size: the length of y, which is free.
-        wells: w, how deep the false lower minima are; f(x, .) is a quadratic at 0.
-        seed: of everything that is drawn.
+        y_size: the length of y, which is unconstrained.
+        wells: w, the depth of the spurious lower-level minima; at 0, f(x, .) is quadratic.
+        seed: the random seed.
 
     Example:
         >>> import torch, bvfim
@@ -77,7 +77,7 @@ def planted(x_size: int = 1, y_size: int = 1, wells: float = 1.0, seed: int = 0)
 
 
 def planted_family(count: int, seed: int = 0) -> list[TestProblem]:
-    """Planted problems with x and y of 1 to 5 entries each and wells of every depth in turn; a longer one goes on.
+    """Planted problems with x and y of 1 to 5 entries and wells of each depth in turn; a larger ``count`` extends it.
 
     Example:
         >>> import bvfim

@@ -1,4 +1,4 @@
-"""The paper's toy in any dimension."""
+"""The paper's toy problem in any dimension."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 
 import torch
 
-from bvfim.problem import Problem
+from bvfim.core.problem import Problem
 from bvfim.testproblems.base import TestProblem
 
 
 def sine(a: float = 0.0, n: int = 1, c: float = 0.0) -> TestProblem:
-    r"""The paper's toy, in n dimensions.
+    r"""The paper's toy problem in n dimensions.
 
     .. math:: \min_{x, y} (x - a)^2 + \sum_i (y_i - a - c)^2 \quad\text{s.t.}\quad
               y \in \arg\min_y \sum_i \sin(x + y_i - c)

@@ -105,10 +105,10 @@ def test_every_cut_of_the_archive_is_refused_by_name(home: Path) -> None:
 
 def test_another_batch_and_a_missing_one_are_refused(home: Path) -> None:
     (home / "tiny.tar").write_bytes(archive(a=batch("b"), b=batch("b"), t=batch("t")))
-    with pytest.raises(DataError, match="tiny/a: this is not the expected file"):
+    with pytest.raises(DataError, match="tiny/a: not the expected file"):
         TINY()
     (home / "tiny.tar").write_bytes(archive(a=batch("a"), t=batch("t")))
-    with pytest.raises(DataError, match="the archive has no file tiny/b"):
+    with pytest.raises(DataError, match="the archive does not contain tiny/b"):
         TINY()
 
 
@@ -141,7 +141,7 @@ def test_strips_of_png_are_read(home: Path) -> None:
     data = TINY()
     assert len(data.train) == 4 + 4 * 3
     np.testing.assert_array_equal(data.train.inputs[:4], PIXELS["a"].reshape(4, -1) / np.float32(255))
-    assert data.note == "not checked to be the published images: 16 training and 2 test rows"
+    assert data.note == "not verified against the published images: 16 training and 2 test rows"
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_strips_of_png_are_read(home: Path) -> None:
         ("test_lables.json", b'["cat", "dog"]', "not a list of labels"),
         ("test_lables.json", b"[0.5, 1.2]", "not a list of labels"),
         ("test_lables.json", b"[1180591620717411303424, 1]", "not a list of labels"),
-        ("test_lables.json", b"[0, 7]", "row 1 has the label 7, not one of 0 to 2"),
-        ("data_batch_3.png", b"no picture", "the picture is damaged or cut short"),
+        ("test_lables.json", b"[0, 7]", "row 1 has the label 7, expected 0 to 2"),
+        ("data_batch_3.png", b"no picture", "the image is damaged or truncated"),
     ],
 )
 def test_bad_strips_are_refused(home: Path, file: str, content: bytes, message: str) -> None:
@@ -171,7 +171,7 @@ def test_known_pixels_and_labels_need_no_note(home: Path) -> None:
     source = cifar.CifarSource("tiny", "tiny.tar", "", TINY.members, b"labels", TINY.classes, known)
     assert source().note == ""
     (home / "test_lables.json").write_text(json.dumps(LABELS["t"][::-1]))
-    assert source().note == "cut, lossy or changed images: 16 training and 2 test rows"
+    assert source().note == "a subset, or lossy or modified images: 16 training and 2 test rows"
 
 
 def encoded(pixels: np.ndarray) -> bytes:
@@ -186,7 +186,7 @@ def test_tables_of_images_are_read_and_a_missing_test_part_is_empty(home: Path) 
     data = TINY()
     np.testing.assert_array_equal(data.train.inputs, PIXELS["a"].reshape(4, -1) / np.float32(255))
     assert (len(data.test), data.test.inputs.shape) == (0, (0, 3072))
-    assert data.note == "not checked to be the published images: 4 training and 0 test rows"
+    assert data.note == "not verified against the published images: 4 training and 0 test rows"
 
 
 def test_the_names_of_the_published_classes() -> None:

@@ -161,8 +161,8 @@ def test_a_run_draws_from_it_and_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ({"ways": 4}, "4 ways of 3 classes"),
-        ({"ways": 2, "queries": 5}, "1 shots and 5 queries of class class 1, which has 3 images"),
+        ({"ways": 4}, "4 ways need 4 classes, but there are only 3"),
+        ({"ways": 2, "queries": 5}, "1 shots and 5 queries: class class 1 has only 3 images"),
     ],
 )
 def test_too_few_classes_or_images_are_refused(shape, said):

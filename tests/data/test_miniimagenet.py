@@ -56,7 +56,8 @@ def check(order: tuple[int, ...] = (1, 3, 0, 2, 4)) -> None:
     np.testing.assert_array_equal(data.train.pixels, np.broadcast_to(expected[:, :, None, None], (5, 3, 84, 84)))
     assert data.test.pixels[:, 0, 0, 0].tolist() == [shade("test", 0), shade("test", 1)]
     assert data.note == (
-        "not checked to be the published images; 2, 1 and 2 classes, not 64, 16 and 20; 1 to 3 images a class, not 600"
+        "not verified against the published images; 2, 1 and 2 classes, not 64, 16 and 20; "
+        "1 to 3 images per class, not 600"
     )
 
 
@@ -91,20 +92,20 @@ def test_parts_may_be_folders(home):
     (home / "train/n01/notes.txt").write_bytes(b"no picture")
     check()
     (home / "val/n01").mkdir()
-    with pytest.raises(DataError, match="val/n01: there is no picture in this folder"):
+    with pytest.raises(DataError, match="val/n01: no images in this folder"):
         load("miniimagenet")
     picture(1).save(home / "val/n01/x.png")
-    with pytest.raises(DataError, match=r"val/n01/x\.png: the class n01 is in val and in train"):
+    with pytest.raises(DataError, match=r"val/n01/x\.png: class n01 is in both val and train"):
         load("miniimagenet")
     (home / "val/n01/x.png").write_bytes(b"nothing")
     (home / "val/n01").rename(home / "val/n09")
-    with pytest.raises(DataError, match=r"val/n09/x\.png: the picture can't be decoded"):
+    with pytest.raises(DataError, match=r"val/n09/x\.png: can't decode the image"):
         load("miniimagenet")
     (home / "test").rename(home / "other")
-    with pytest.raises(DataError, match="test: the folder can't be read"):
+    with pytest.raises(DataError, match="test: can't read the folder"):
         load("miniimagenet")
     (home / "test").mkdir()
-    with pytest.raises(DataError, match="test: there is no folder of a class"):
+    with pytest.raises(DataError, match="test: no class folders"):
         load("miniimagenet")
 
 
@@ -127,7 +128,7 @@ def test_pictures_of_other_sizes_and_modes_become_84_by_84_in_colour(home):
 
 def test_what_is_absent_is_told(home, monkeypatch):
     (home / "val.csv").unlink()
-    with pytest.raises(DataError, match=r"val\.csv: the file can't be read"):
+    with pytest.raises(DataError, match=r"val\.csv: can't read the file"):
         load("miniimagenet")
     monkeypatch.setenv("BVFIM_DATA", str(home / "empty"))
     with pytest.raises(DataError, match=r"can't be downloaded: put train\.csv, val\.csv and test\.csv .* or set BVFIM"):
@@ -139,20 +140,20 @@ def test_what_is_absent_is_told(home, monkeypatch):
     [
         (b"", r"val\.csv: the file is empty, not 'filename,label'"),
         (b"\n\n", r"val\.csv: the file is empty"),
-        (b"filename,label\n", r"val\.csv: the table lists no picture"),
+        (b"filename,label\n", r"val\.csv: the table lists no images"),
         (b"file,class\nval0.png,n05\n", r"val\.csv: the header is 'file,class', not 'filename,label'"),
         (b"val0.png,n05\n", r"val\.csv: the header is 'val0.png,n05'"),
-        (b"filename,label\nval0.png,n05\nval1.png\n", r"val\.csv, row 1: 'val1.png' is not the name of"),
-        (b"filename,label\nval0.png,\n", r"val\.csv, row 0: 'val0.png,' is not the name of"),
-        (b"filename,label\nval0.png,n05,3\n", r"val\.csv, row 0: 'val0.png,n05,3' is not the name of"),
-        (b"filename,label\nval0.png,n05\n\nval0.png,n05\n", r"val\.csv, row 1: the picture val0.png is also in row 0"),
-        (b"filename,label\nval0.png,n05\nval9.png,n05\n", r"row 1: \S+images has no picture val9.png, nor .* n05"),
-        (b"filename,label\n" + b"v" * 5000 + b",n05\n", r"val\.csv, row 0: \S+images has no picture v"),
-        (b"filename,label\nval\0.png,n05\n", r"val\.csv(, row 0: \S+images has no picture|: not a table)"),
-        (b"filename,label\nval0.png,n05\nval1.png,n03\n", r"row 1: val1.png: the class n03 is in val and in train"),
-        (b"filename,label\nval\xff.png,n05\n", r"val\.csv: not a table of text"),
-        (b'filename,label\n"val0.png,n05\n', r"val\.csv: not a table of text"),
-        (b"filename,label\n" + b"v" * 200_000, r"val\.csv: not a table of text"),
+        (b"filename,label\nval0.png,n05\nval1.png\n", r"val\.csv, row 1: 'val1.png' is not a file name and"),
+        (b"filename,label\nval0.png,\n", r"val\.csv, row 0: 'val0.png,' is not a file name and"),
+        (b"filename,label\nval0.png,n05,3\n", r"val\.csv, row 0: 'val0.png,n05,3' is not a file name and"),
+        (b"filename,label\nval0.png,n05\n\nval0.png,n05\n", r"val\.csv, row 1: image val0.png is also in row 0"),
+        (b"filename,label\nval0.png,n05\nval9.png,n05\n", r"row 1: there is no image val9.png in \S+images or .* n05"),
+        (b"filename,label\n" + b"v" * 5000 + b",n05\n", r"val\.csv, row 0: there is no image v"),
+        (b"filename,label\nval\0.png,n05\n", r"val\.csv(, row 0: there is no image|: not a CSV table)"),
+        (b"filename,label\nval0.png,n05\nval1.png,n03\n", r"row 1: val1.png: class n03 is in both val and train"),
+        (b"filename,label\nval\xff.png,n05\n", r"val\.csv: not a CSV table"),
+        (b'filename,label\n"val0.png,n05\n', r"val\.csv: not a CSV table"),
+        (b"filename,label\n" + b"v" * 200_000, r"val\.csv: not a CSV table"),
         (b"\x1f\x8bfilename", r"val\.csv: the gzip file is damaged"),
     ],
 )
@@ -166,7 +167,7 @@ def test_a_bad_table_is_refused_by_name_and_row(home, content, message):
 def test_a_damaged_picture_is_refused_by_name_and_row(home, content):
     path = home / "images/train2.png"
     path.write_bytes(path.read_bytes()[:150] if content is None else content)
-    with pytest.raises(DataError, match=r"train\.csv, row 2: train2\.png: the picture can't be decoded"):
+    with pytest.raises(DataError, match=r"train\.csv, row 2: train2\.png: can't decode the image"):
         load("miniimagenet")
 
 

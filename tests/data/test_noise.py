@@ -120,9 +120,9 @@ def test_a_rate_out_of_range_is_refused(noise: Noise, rate: float) -> None:
     [
         ([0, 2], 2, "must lie between 0 and 1, but there is a 2"),
         ([0, -1], 2, "must lie between 0 and 1, but there is a -1"),
-        ([0.0, 1.0], 2, "a row of whole numbers, not float64"),
-        ([True, False], 2, "a row of whole numbers, not bool"),
-        ([[0], [1]], 2, r"a row of whole numbers, not int64 of shape \(2, 1\)"),
+        ([0.0, 1.0], 2, "a 1-D array of whole numbers, not float64"),
+        ([True, False], 2, "a 1-D array of whole numbers, not bool"),
+        ([[0], [1]], 2, r"a 1-D array of whole numbers, not int64 of shape \(2, 1\)"),
         ([0, 0], 1, "at least 2 classes, not 1"),
     ],
 )

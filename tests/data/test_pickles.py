@@ -35,7 +35,7 @@ def test_arrays_lists_and_text_are_read(protocol, dtype, order):
 
 @pytest.mark.parametrize("thing", [Evil(), print, np.load, {"data": [Evil()]}])
 def test_anything_else_is_refused_and_never_run(thing, capfd):
-    with pytest.raises(DataError, match=r"the pickle asks for .*, which is not loaded"):
+    with pytest.raises(DataError, match=r"the pickle refers to .*, which is not allowed"):
         pickles.load(pickle.dumps(thing))
     assert capfd.readouterr().out == ""
 
@@ -51,12 +51,12 @@ POINTERS = (
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (POINTERS, "an array of type O8, not of numbers"),
-        (pickle.dumps(np.array([Evil()], dtype=object), 2), "not of numbers"),
-        (pickle.dumps(np.zeros(2, dtype=[("a", "i4")]), 2), "not of numbers"),
-        (b"cnumpy.f2py.__main__\ndtype\n.", "asks for numpy.f2py.__main__.dtype"),
-        (b"cnumpy\nload\n(X\x04\x00\x00\x00file\x85R.", "asks for numpy.load"),
-        (pickle.dumps(np.arange(3), 5), "which is not loaded"),
+        (POINTERS, "an array of type O8, expected numbers"),
+        (pickle.dumps(np.array([Evil()], dtype=object), 2), "expected numbers"),
+        (pickle.dumps(np.zeros(2, dtype=[("a", "i4")]), 2), "expected numbers"),
+        (b"cnumpy.f2py.__main__\ndtype\n.", "refers to numpy.f2py.__main__.dtype"),
+        (b"cnumpy\nload\n(X\x04\x00\x00\x00file\x85R.", "refers to numpy.load"),
+        (pickle.dumps(np.arange(3), 5), "which is not allowed"),
     ],
 )
 def test_numpy_is_no_way_out(content, message):

@@ -9,6 +9,8 @@ import pytest
 
 from bvfim.data import files, load
 
+pytestmark = pytest.mark.long
+
 TRAIN_COUNTS = {"mnist": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], "fashion-mnist": [6000] * 10}
 MOMENTS = {"mnist": (0.1307, 0.3081), "fashion-mnist": (0.2860, 0.3530)}
 

@@ -38,17 +38,20 @@ def test_pictures_and_labels_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"image": [png(PIXELS[0]), b"nothing", png(PIXELS[2])]}, "row 1: the picture can't be decoded"),
-        ({"image": [png(PIXELS[0]), png(PIXELS[1])[:40], png(PIXELS[2])]}, "row 1: the picture can't be decoded"),
-        ({"image": [png(PIXELS[0]), png(PIXELS[1]), png(PIXELS[2, :3])]}, r"row 2: a picture of shape \(3, 4, 3\)"),
+        ({"image": [png(PIXELS[0]), b"nothing", png(PIXELS[2])]}, "row 1: can't decode the image"),
+        ({"image": [png(PIXELS[0]), png(PIXELS[1])[:40], png(PIXELS[2])]}, "row 1: can't decode the image"),
+        (
+            {"image": [png(PIXELS[0]), png(PIXELS[1]), png(PIXELS[2, :3])]},
+            r"row 2: expected an image of shape \(4, 4, 3\), got \(3, 4, 3\)",
+        ),
         (
             {"image": [png(PIXELS[0]), EPS, png(PIXELS[2])]},
-            "row 1: the pic",
+            "row 1: can't decode the image",
         ),
-        ({"image": [png(PIXELS[0]), None, png(PIXELS[2])]}, "row 1: not a picture but a NoneType"),
-        ({"label": ["a", "b", "c"]}, "the labels are not whole numbers"),
-        ({"label": [0.7, 1.9, 1.0]}, "the labels are not whole numbers"),
-        ({"label": pd.array([0, None, 1], dtype="Int64")}, "the labels are not whole numbers"),
+        ({"image": [png(PIXELS[0]), None, png(PIXELS[2])]}, "row 1: expected an image, got NoneType"),
+        ({"label": ["a", "b", "c"]}, "labels must be whole numbers"),
+        ({"label": [0.7, 1.9, 1.0]}, "labels must be whole numbers"),
+        ({"label": pd.array([0, None, 1], dtype="Int64")}, "labels must be whole numbers"),
     ],
 )
 def test_bad_rows_are_told(tmp_path, columns, message):

@@ -53,6 +53,7 @@ def differences(problem, x, y, method, h=1e-5):
     return torch.stack([(phi(flat + h * e) - phi(flat - h * e)) / (2 * h) for e in eye])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_gradient_matches_differences_of_phi(name):
     problem, x, y = CASES[name]()
@@ -74,6 +75,7 @@ def test_gradient_in_float32_on_a_convex_problem():
     assert relative(found, expected) < 1e-2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("a", "start", "x", "y"),
     [(0, 0.0, -0.477, -0.482), (2, 3.0, 2.075, 2.071), (0, 3.0, 0.139, -0.048), (2, 0.0, 2.031, 2.039)],
@@ -85,6 +87,7 @@ def test_the_printed_recipe_ends_where_an_independent_program_did(a, start, x, y
     assert solution.y.item() == pytest.approx(y, abs=0.005)
 
 
+@pytest.mark.long
 def test_the_true_barrier_ends_nearer_to_the_optimum_than_the_printed_recipe():
     toy = bvfim.testproblems.sine(2)
     begin = torch.full((1,), 3.0, dtype=torch.float64)

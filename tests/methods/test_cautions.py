@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import bvfim
@@ -71,6 +71,7 @@ def test_the_defaults_never_warn(steps, repeats):
 def test_no_geometric_pair_whose_tau_falls_no_slower_than_mu2_warns(slowness, faster, log_mu2, tau, steps):
     """For every length of the run, not only the long ones: with t = -ln mu2, see the comment in ``cautions``."""
     mu2 = geometric(math.exp(log_mu2), math.exp(-slowness))
+    assume(math.exp(-slowness * faster) > 0)  # a rate of zero makes no schedule
     method = bvfim.BVFIM(mu2=mu2, tau=geometric(tau, math.exp(-slowness * faster)))
     assert method.cautions(steps) == []
 
@@ -107,7 +108,8 @@ def test_a_schedule_that_fails_does_so_at_its_step(bad, step, name):
     problem, x, y = nested()
     method = bvfim.BVFIM(z_steps=1, y_steps=1, **{"mu2": geometric(1.0, 0.8), "tau": 1.0, name: bad})
     reached = []
-    with pytest.raises((ZeroDivisionError, bvfim.MethodError, TypeError)):
+    raised = pytest.raises((ZeroDivisionError, bvfim.MethodError, TypeError))
+    with pytest.warns(bvfim.BvfimWarning, match="fails within the 30 steps"), raised:
         bvfim.solve(problem, x, y, method, steps=30, callbacks=[lambda run: reached.append(run.k)])
     assert len(reached) == step
 

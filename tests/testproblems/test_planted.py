@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bvfim
-from bvfim.refit import refit
+from bvfim.core.refit import refit
 from bvfim.testproblems import planted, planted_family, solved
 
 ARGUMENTS = [(1, 1, 1.0, 0), (3, 1, 3.0, 5), (2, 3, 0.5, 1), (1, 5, 2.0, 2), (5, 2, 0.0, 3)]

@@ -1,0 +1,1 @@
+"""The command ``bvfim`` and what it needs: problem files, tables on a terminal."""

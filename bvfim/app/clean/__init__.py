@@ -1,0 +1,1 @@
+"""``bvfim clean``: tables and pictures in, findings and a page to review them out."""

@@ -1,0 +1,269 @@
+"""What ``bvfim clean`` does: read a table, find its wrong labels, and write what was found.
+
+A table of more rows than are learned from at once is read in pieces: some of its rows, drawn at random, are learned
+from, and the others judged by a model that has not seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bvfim.app.clean import review
+from bvfim.app.clean.columns import Columns, columns_of
+from bvfim.app.clean.pictures import Pictures
+from bvfim.app.clean.table import Table, opened, text
+from bvfim.labels import decisions
+from bvfim.labels.cleaner import LabelCleaner
+from bvfim.labels.embedding import Embedding, chosen
+from bvfim.labels.inputs import require_common
+from bvfim.status import DataError, no_such
+
+Progress = Callable[[str, float], object]
+"""Is told what is being done, and which share of it is."""
+PIECE = 500
+"""Pictures that are embedded between two words on how far it is."""
+YES, NO = {"1", "true", "t", "yes", "y"}, {"0", "false", "f", "no", "n", ""}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to clean, and how.
+
+    Args:
+        data: a CSV or parquet file, or a folder with one folder of images per label.
+        label: the column of labels.
+        trusted: a file like the data with correct labels, or the column of the data that marks the trusted rows.
+        picture: the image column, if the rows are images.
+        ignore: columns to ignore.
+        apply: decisions downloaded from the review page.
+        bilevel: whether to include the bilevel network.
+        most: maximum number of rows to train on.
+        seed: random seed.
+    """
+
+    data: Path
+    label: str = "label"
+    trusted: str | None = None
+    picture: str | None = None
+    ignore: tuple[str, ...] = ()
+    apply: Path | None = None
+    bilevel: bool = True
+    most: int = 50_000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found.
+
+    Attributes:
+        table: the data; columns: what of it was used.
+        issues: a row for each row, as :meth:`bvfim.LabelCleaner.find_label_issues` gives them.
+        decided: the labels that a person has decided on, by row.
+        cleaner: what has learned from the rows.
+    """
+
+    table: Table
+    columns: Columns
+    issues: pd.DataFrame
+    decided: dict[int, str]
+    cleaner: LabelCleaner
+
+    @property
+    def dropped(self) -> NDArray[np.bool_]:
+        """The rows that the cleaned table is without: none, unless cleaning is recommended."""
+        drop = self.issues["drop"].to_numpy(bool) & self.cleaner.verdict_.recommended
+        drop[list(self.decided)] = False
+        return drop
+
+
+def find(job: Job, progress: Progress) -> Found:
+    """Find the wrong labels of a table. Nothing is written."""
+    table = opened(job.data)
+    picture = job.picture or table.picture
+    for column, what in ((job.label, "the labels"), *((name, "--ignore") for name in job.ignore)):
+        table.require(column, what)
+    if picture is not None:
+        table.require(picture, "the images")
+    flag, apart = _trusted(job, table)
+    columns = columns_of(table, job.label, picture, [*job.ignore, *([flag] if flag else [])], _read(table, progress))
+    labels, sure = _labels(table, columns, flag)
+    decided = {} if job.apply is None else _decided(job.apply, labels)
+    sure[list(decided)] = True
+    believed = labels.copy()
+    believed[list(decided)] = list(decided.values())
+    rows = _drawn(believed, sure, job.most, np.random.default_rng(job.seed))
+    encoder = _Encoder(columns)
+    X, y, mask = encoder.rows(table, rows), believed[rows], sure[rows]
+    if apart is not None:
+        extra, own = _extra(apart, columns, encoder)
+        require_common(labels, own, f"{apart.name}: the labels of the trusted rows")
+        X, y, mask = encoder.stacked(X, extra), np.append(y, own), np.append(mask, np.ones(len(own), dtype=bool))
+    cleaner = LabelCleaner(
+        bilevel=job.bilevel, random_state=job.seed, progress=lambda share: progress("learning", share)
+    )
+    cleaner.fit(encoder.fitted(X, y.astype(str), progress), y.astype(str), mask if mask.any() else None)
+    issues = cleaner.label_issues_.iloc[: len(rows)].set_index(rows)
+    if len(rows) < columns.rows:
+        issues = pd.concat([issues, *_judged(cleaner, encoder, table, labels, rows, progress)]).sort_index()
+    return Found(table, columns, _settled(issues, labels, decided, cleaner.allowed_), decided, cleaner)
+
+
+def _trusted(job: Job, table: Table) -> tuple[str | None, Table | None]:
+    """The column that says which rows are trusted, or the table of those that are given apart."""
+    if job.trusted is None:
+        return None, None
+    if job.trusted in table.columns:
+        return job.trusted, None
+    if Path(job.trusted).exists():
+        return None, opened(Path(job.trusted))
+    raise DataError(f"--trusted {job.trusted}: no such file, and {no_such('column', job.trusted, table.columns)}")
+
+
+def _read(table: Table, progress: Progress) -> Iterator[pd.DataFrame]:
+    rows = 0
+    for piece in table.pieces():
+        yield piece
+        rows += len(piece)
+        progress(f"reading, {rows} rows", 0.0)
+
+
+def _numbered(table: Table) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The pieces of a table, with the number of their first row."""
+    first = 0
+    for piece in table.pieces():
+        yield first, piece
+        first += len(piece)
+
+
+def _labels(table: Table, columns: Columns, flag: str | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """All labels as text, and which can be trusted."""
+    labels, sure = [], []
+    for first, piece in _numbered(table):
+        labels.append(columns.labels(table.name, piece, first).to_numpy(object))
+        sure.append(np.zeros(len(piece), bool) if flag is None else _flags(table.name, piece[flag], first))
+    found = np.concatenate(sure)
+    if flag is not None and not found.any():
+        raise DataError(f"{table.name}: column {flag!r} marks no row as trusted")
+    return np.concatenate(labels), found
+
+
+def _flags(name: str, cells: pd.Series, first: int) -> NDArray[np.bool_]:
+    words = cells.map(text).str.strip().str.lower().str.removesuffix(".0")
+    wrong = ~words.isin(YES | NO).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        where = f"{name}: row {first + row}, column {cells.name!r}"
+        raise DataError(f"{where}: {text(cells.iloc[row])!r} is neither yes nor no")
+    return words.isin(YES).to_numpy()
+
+
+def _decided(path: Path, labels: NDArray[Any]) -> dict[int, str]:
+    table = review.read_decisions(path)
+    for row, given in zip(table["row"], table["given_label"], strict=True):
+        if row >= len(labels) or labels[row] != given:
+            has = f"has {labels[row]!r} there" if row < len(labels) else f"ends at row {len(labels) - 1}"
+            raise DataError(f"{path}: the decision for row {row} was made for the label {given!r}, but the table {has}")
+    return dict(zip(table["row"].astype(int), table["label"], strict=True))
+
+
+def _drawn(labels: NDArray[Any], sure: NDArray[np.bool_], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The rows to learn from: all, or about so many of them, half of these trusted at most, and every label once."""
+    if len(sure) <= most:
+        return np.arange(len(sure))
+    trusted, noisy = (rng.permutation(np.flatnonzero(kind)) for kind in (sure, ~sure))
+    kept = trusted[: most // 2]
+    each = np.unique(labels.astype(str), return_index=True)[1]
+    return np.unique(np.concatenate([kept, noisy[: most - len(kept)], each]))
+
+
+class _Encoder:
+    """From pieces of a table to what the cleaner learns from: tables of numbers and words, or embedded pictures."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.embedding: Embedding | None = None
+
+    def raw(self, table: Table, piece: pd.DataFrame, first: int) -> Any:
+        if self.columns.picture is None:
+            return self.columns.values(table.name, piece, first)
+        return Pictures(table.name, table.folder).pixels(piece[self.columns.picture], first)
+
+    def rows(self, table: Table, rows: NDArray[np.int64] | None = None) -> Any:
+        """Some rows of a table, or all; the others are looked at too, so that what is wrong with them is said."""
+        found = []
+        for first, piece in _numbered(table):
+            own = self.raw(table, piece, first)
+            if rows is not None:
+                inside = rows[(rows >= first) & (rows < first + len(piece))] - first
+                own = own.iloc[inside] if isinstance(own, pd.DataFrame) else own[inside]
+            found.append(own)
+        return self.stacked(*found)
+
+    def stacked(self, *parts: Any) -> Any:
+        return pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
+
+    def fitted(self, raw: Any, labels: NDArray[Any], progress: Progress) -> Any:
+        """What is learned from; with pictures the embedding is learned first."""
+        if self.columns.picture is None:
+            return raw
+        progress("choosing image features", 0.0)
+        self.embedding, found = chosen(raw, labels), []
+        if len(self.embedding.rows) == len(raw):
+            return self.embedding.rows  # all of them were looked at to choose
+        for first in range(0, len(raw), PIECE):
+            progress("computing image features", first / len(raw))
+            found.append(self(raw[first : first + PIECE]))
+        return np.concatenate(found)
+
+    def __call__(self, raw: Any) -> Any:
+        return raw if self.embedding is None else self.embedding(raw)
+
+
+def _extra(table: Table, columns: Columns, encoder: _Encoder) -> tuple[Any, NDArray[Any]]:
+    """The rows and labels of a table of trusted rows."""
+    table.require(columns.label, "the labels of the trusted rows")
+    missing = [name for name in columns.used if name not in table.columns]
+    if missing:
+        raise DataError(f"{table.name}: the trusted rows lack the column {missing[0]!r} of the data")
+    labels = [columns.labels(table.name, piece, first) for first, piece in _numbered(table)]
+    if not labels:
+        raise DataError(f"{table.name}: the trusted set is empty")
+    return encoder.rows(table), np.concatenate([own.to_numpy(object) for own in labels])
+
+
+def _judged(
+    cleaner: LabelCleaner,
+    encoder: _Encoder,
+    table: Table,
+    labels: NDArray[Any],
+    learned: NDArray[np.int64],
+    progress: Progress,
+) -> Iterator[pd.DataFrame]:
+    """What is found of the rows that were not learned from."""
+    for first, piece in _numbered(table):
+        progress("judging", first / len(labels))
+        rest = np.setdiff1d(np.arange(first, first + len(piece)), learned)
+        if len(rest):
+            raw = encoder.raw(table, piece.iloc[rest - first].reset_index(drop=True), first)
+            yield cleaner.judge(encoder(raw), labels[rest].astype(str)).set_index(rest)
+
+
+def _settled(
+    issues: pd.DataFrame, labels: NDArray[Any], decided: dict[int, str], allowed: decisions.Allowed
+) -> pd.DataFrame:
+    """The findings with what was decided, and with the rows to review chosen among all."""
+    issues = issues.copy()
+    for row, label in decided.items():
+        wrong = float(label != labels[row])
+        issues.loc[row, ["p_wrong", "label_quality", "sample_weight"]] = [wrong, 1.0 - wrong, 1.0 - wrong]
+        issues.loc[row, ["given_label", "suggested_label", "suggested_probability"]] = [labels[row], label, 1.0]
+    p_wrong = issues["p_wrong"].to_numpy(np.float64)
+    return issues.assign(**allowed.columns(p_wrong))

@@ -1,1 +1,0 @@
-"""Finding wrong labels with the help of a few that can be trusted."""

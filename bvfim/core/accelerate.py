@@ -1,0 +1,246 @@
+"""Faster upper steps: recorded once as a CUDA graph and replayed, with parts compiled on request.
+
+Numbers that vary over the steps are passed as scalar tensors, so that one recording serves all steps. A replay runs the
+operations of the plain step, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.core.backends import Functional
+from bvfim.core.evaluator import Evaluations
+from bvfim.core.problem import Problem
+from bvfim.methods import BVFIM, CG, Estimator, Neumann
+from bvfim.status import MethodError, warn
+from bvfim.tree import Tree
+
+WAYS = ("auto", "none", "cudagraph", "compile")
+LAUNCH_BOUND = 20_000_000
+"""``auto`` records a graph up to this many lower variables: above it, arithmetic takes far longer than launches."""
+INNER = (BVFIM, CG, Neumann)
+"""The methods with inner steps to compile; the others differentiate through theirs."""
+WORTH_RECORDING = 10
+"""``auto`` records from this many upper steps on: a recording takes as long as three steps."""
+LONG = 5000
+"""``auto`` compiles from this many upper steps on: compiling takes tens of seconds."""
+
+Found = tuple[Tree, Any, dict[str, Tensor]]
+"""What an estimate gives back: a gradient, the next state, what to report."""
+
+
+class Compiled(Functional):
+    """torch.func, with the inner steps of one run compiled.
+
+    The compiler keeps its graphs with the code of a function, and after some eight of them it gives up on that code.
+    So each run has copies of its own: what other runs of the process compiled does not count.
+    """
+
+    retains = False  # a compiled context gives its buffers away
+
+    def __init__(self) -> None:
+        self.codes: dict[CodeType, CodeType] = {}
+
+    def inner(self, step: Any) -> Callable[[Any], Any]:
+        """The step, compiled as one graph."""
+        code = self.codes.setdefault(step.__code__, step.__code__.replace())
+        own = FunctionType(code, step.__globals__, step.__name__, step.__defaults__, step.__closure__)
+        return torch.compile(own, fullgraph=True, dynamic=False)
+
+
+def compiled(problem: Problem) -> Problem:
+    """The problem whose inner steps and context are compiled."""
+    context = None if problem.context is None else torch.compile(problem.context, dynamic=False)
+    found = replace(problem, context=context).differentiated_by(Compiled())
+    # Looked up there for the first time, it would take a lock, which compilers can't follow.
+    found.__dict__["_takes_data"] = problem._takes_data
+    return found
+
+
+def fed(method: Estimator, numbers: dict[str, Tensor]) -> Estimator:
+    """The method with scalar tensors in the place of its schedules."""
+    # Every method is a dataclass, which its protocol can't say.
+    return replace(method, **numbers) if numbers else method  # type: ignore[type-var]
+
+
+def scalars(method: Estimator, k: int, like: Tensor) -> dict[str, Tensor]:
+    """The schedules of a method at step k, as scalar tensors; filled on the device, without a wait."""
+    return {
+        name: torch.full((), number, dtype=like.dtype, device=like.device) for name, number in method.numbers(k).items()
+    }
+
+
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Let float32 products on a CUDA device round their inputs to TF32, or not, as long as it lasts."""
+    switch = torch.backends.cuda.matmul
+    before, switch.allow_tf32 = switch.allow_tf32, allowed
+    try:
+        yield
+    finally:
+        switch.allow_tf32 = before
+
+
+@dataclass
+class Plain:
+    """The step as it is. On a device its schedules are fed as tensors there, as in a recorded step."""
+
+    method: Estimator
+
+    def __call__(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
+        """One estimate."""
+        first = tree.leaves(x)[0]
+        method = self.method
+        if first.is_cuda:
+            method = fed(method, scalars(method, k, first))
+        return method.estimate(problem, x, state, k, data)
+
+
+def recorded(action: Callable[[], Any]) -> tuple[Any, Any]:
+    """A CUDA graph of the action, and what it returned: tensors that every replay fills anew."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # libraries and compilers set themselves up outside of the recording
+        action()
+        action()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = action()
+    return graph, found
+
+
+class Recording:
+    """One step on inputs of given shapes, as a CUDA graph."""
+
+    def __init__(self, method: Estimator, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> None:
+        self.inputs = tree.map(lambda t: t.clone() if isinstance(t, Tensor) else t, (x, state, data))
+        self.numbers = scalars(method, k, tree.leaves(x)[0])
+        fixed = fed(method, self.numbers)
+
+        x, state, data = self.inputs
+
+        def step() -> Found:
+            return fixed.estimate(problem, x, state, k, data)
+
+        self.graph, self.found = recorded(step)
+
+    def replay(self, x: Tree, state: Any, data: Any, numbers: dict[str, float]) -> Found:
+        """The step on these inputs. The gradient is overwritten by the next replay; the state is a copy."""
+        pairs = zip(tree.leaves(self.inputs), tree.leaves((x, state, data)), strict=True)
+        tensors = [(own, new) for own, new in pairs if isinstance(own, Tensor)]
+        torch._foreach_copy_([own for own, _ in tensors], [new for _, new in tensors])
+        for name, number in numbers.items():
+            self.numbers[name].fill_(number)
+        self.graph.replay()
+        gradient, after, info = self.found
+        return gradient, tree.clone(after), info
+
+
+@dataclass
+class Accelerated:
+    """A step that is recorded, compiled, or both; if either fails, it is skipped with a warning that says why."""
+
+    method: Estimator
+    compile: bool
+    record: bool
+    recordings: dict[Any, Recording] = field(default_factory=dict)
+    problem: Problem | None = None
+    each: Evaluations | None = None
+    plain: Plain | None = None
+
+    def __call__(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
+        """One estimate, counted as the plain one is."""
+        if self.plain is not None:
+            return self.plain(problem, x, state, k, data)
+        if self.each is None:  # the first step is plain, and tells what a step asks for
+            before = problem.evaluations.as_dict()
+            found = Plain(self.method)(problem, x, state, k, data)
+            after = problem.evaluations.as_dict()
+            self.each = Evaluations(**{kind: after[kind] - before[kind] for kind in after})
+            return found
+        try:
+            found = self._step(problem, x, state, k, data)
+        except Exception as error:
+            self._give_up(error)
+            return self(problem, x, state, k, data)
+        problem.evaluations.add(**self.each.as_dict())
+        return found
+
+    def _step(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
+        if self.problem is None:
+            self.problem = compiled(problem) if self.compile else problem.counted_anew()
+        if not self.record:
+            numbers = scalars(self.method, k, tree.leaves(x)[0])
+            return fed(self.method, numbers).estimate(self.problem, x, state, k, data)
+        shape = _signature(data)
+        if shape not in self.recordings:
+            self.recordings[shape] = Recording(self.method, self.problem, x, state, k, data)
+        return self.recordings[shape].replay(x, state, data, self.method.numbers(k))
+
+    def _give_up(self, error: Exception) -> None:
+        self.recordings.clear()
+        self.problem = None
+        what = "compiled" if self.compile else "recorded as a CUDA graph"
+        then = "is recorded uncompiled" if self.compile and self.record else "runs without acceleration"
+        if not (self.compile and self.record):
+            self.plain = Plain(self.method)
+        self.compile = False
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        warn(f"the step could not be {what} and {then}: {reason}")
+
+
+def _signature(data: Any) -> Any:
+    """What must be equal for a recording to serve other data: shapes and dtypes, and anything that is not a tensor."""
+    return tuple((t.shape, t.dtype) if isinstance(t, Tensor) else t for t in tree.leaves(data))
+
+
+def require_way(accelerate: str) -> None:
+    """Reject an unknown way to accelerate."""
+    if accelerate not in WAYS:
+        raise MethodError(f"accelerate must be one of {', '.join(WAYS)}, not {accelerate!r}")
+
+
+Estimate: TypeAlias = Plain | Accelerated
+"""The function that computes the estimates of a run."""
+
+
+def estimate_of(method: Estimator, accelerate: str, problem: Problem, x: Tree, y: Tree, steps: int) -> Estimate:
+    """The function that computes the estimates of a run.
+
+    Args:
+        method: the method.
+        accelerate: one of :data:`WAYS`.
+        problem: the problem.
+        x, y: the initial point.
+        steps: the number of upper steps requested.
+    """
+    require_way(accelerate)
+    cuda = tree.leaves(x)[0].is_cuda
+    compilable = isinstance(method, INNER) or problem.context is not None
+    why = _unfit(method, cuda, accelerate, compilable)
+    if accelerate == "auto":
+        fits = why is None and cuda and steps >= WORTH_RECORDING and tree.size(y) <= LAUNCH_BOUND
+        return Accelerated(method, compile=compilable and steps >= LONG, record=True) if fits else Plain(method)
+    if accelerate == "none":
+        return Plain(method)
+    if why is not None:
+        warn(f"accelerate={accelerate!r}: {why}; the step runs without acceleration")
+        return Plain(method)
+    return Accelerated(method, compile=compilable and accelerate == "compile", record=cuda)
+
+
+def _unfit(method: Estimator, cuda: bool, accelerate: str, compilable: bool) -> str | None:
+    if not method.capturable:
+        return f"{type(method).__name__} is not known to run the same operations at every step"
+    if not cuda and (accelerate == "cudagraph" or not compilable):
+        return "x is not on a CUDA device"
+    return None

@@ -1,0 +1,170 @@
+"""Streams of batches whose position can be saved: one draw per upper step and, for f, optionally per inner step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bvfim.core.evaluator import Draw, Several
+from bvfim.status import ProblemError
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Separate streams for the two objectives: each objective gets its own batch, as its third argument.
+
+    With ``every="inner"``, each inner step of the method draws a new batch of f. Quantities that a step compares share
+    one further batch of f: the values f(x, z) and f(x, y) of the barrier, the y steps inside it, and the second-order
+    products of CG and Neumann. A slack between two batches would measure their noise.
+
+    A stream is a sequence of batches, a ``DataLoader`` (or any iterable that can be iterated repeatedly),
+    or an endless iterator with ``state_dict`` and ``load_state_dict``. At its end a stream starts over.
+
+    Args:
+        upper: the stream for F.
+        lower: the stream for f.
+        every: ``"upper"`` draws once per upper step, ``"inner"`` also once per inner step.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y, target: ((y - target) ** 2).sum(),
+        ...     lower=lambda x, y, shift: ((y - x - shift) ** 2).sum(),
+        ... )
+        >>> batches = bvfim.Batches(upper=[torch.tensor(1.0)], lower=[torch.tensor(0.1), torch.tensor(-0.1)])
+        >>> start = torch.zeros(1)
+        >>> bvfim.solve(problem, start, start, bvfim.RHG(lr=0.1), steps=3, batches=batches).status.value
+        'max_steps'
+    """
+
+    upper: Any
+    lower: Any
+    every: str = "upper"
+
+    def __post_init__(self) -> None:
+        if self.every not in ("upper", "inner"):
+            raise ProblemError(f"Batches: every must be upper or inner, not {self.every!r}")
+
+
+class Stream:
+    """An endless stream over one source, with a position that can be saved and restored."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._position = 0
+        self._iterator: Iterator[Any] | None = None
+        self._rng: torch.Tensor | None = None
+        self._stateful = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+        self._indexed = not self._stateful and hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        if isinstance(source, str | bytes | dict) or not (self._indexed or hasattr(source, "__iter__")):
+            raise ProblemError(f"batches must be a sequence or an iterable of batches, not a {type(source).__name__}")
+        if hasattr(source, "__next__") and not self._stateful:
+            raise ProblemError(
+                "batches must not be a one-shot iterator or generator: it can't start over or resume from a "
+                "checkpoint; give a sequence, a DataLoader, or an object with state_dict and load_state_dict"
+            )
+        if self._indexed and len(source) == 0:
+            raise ProblemError("batches is empty")
+
+    def draw(self) -> Any:
+        """The next batch."""
+        if self._indexed:
+            batch = self._source[self._position % len(self._source)]
+            self._position += 1
+            return batch
+        batch, found = self._next()
+        if not found:
+            self._iterator = None
+            self._position = 0
+            batch, found = self._next()
+            if not found:
+                raise ProblemError("batches is empty")
+        self._position += 1
+        return batch
+
+    def _next(self) -> tuple[Any, bool]:
+        if self._iterator is None:
+            self._rng = self._get_rng()
+            self._iterator = iter(self._source)
+        try:
+            return next(self._iterator), True
+        except StopIteration:
+            return None, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position of the stream."""
+        if self._stateful:
+            return {"source": self._source.state_dict()}
+        now = self._get_rng()  # may be ahead of the epoch's: another loader can share the generator
+        return {"position": self._position, "rng": self._rng if self._position else now, "now": now}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a saved position: restart the epoch with its own random state, and skip ahead."""
+        self._iterator = None
+        if self._stateful:
+            self._source.load_state_dict(state["source"])
+            return
+        self._position = state["position"]
+        if self._indexed:
+            return
+        self._set_rng(state["rng"])
+        for _ in range(self._position):
+            if not self._next()[1]:
+                raise ProblemError("batches has fewer batches than when the checkpoint was written")
+        self._set_rng(state["now"])
+
+    def _generator(self) -> torch.Generator | None:
+        inner = getattr(self._source, "batch_sampler", None)
+        for holder in (self._source, getattr(self._source, "sampler", None), inner, getattr(inner, "sampler", None)):
+            generator = getattr(holder, "generator", None)
+            if generator is not None:
+                return generator
+        return None
+
+    def _get_rng(self) -> torch.Tensor:
+        generator = self._generator()
+        return torch.get_rng_state() if generator is None else generator.get_state()
+
+    def _set_rng(self, state: torch.Tensor) -> None:
+        generator = self._generator()
+        if generator is None:
+            torch.set_rng_state(state)
+        else:
+            generator.set_state(state)
+
+
+class Draws:
+    """The source of batches for the loop: none, one stream, or a pair.
+
+    Args:
+        batches: what :func:`bvfim.solve` was given.
+        inner_steps: of the method; the number of draws of f per upper step if each inner step has its own.
+    """
+
+    def __init__(self, batches: Any, inner_steps: int = 1) -> None:
+        self._pair = isinstance(batches, Batches)
+        sources = [batches.upper, batches.lower] if isinstance(batches, Batches) else [batches]
+        self._streams = [] if batches is None else [Stream(source) for source in sources]
+        self._several = inner_steps + 1 if isinstance(batches, Batches) and batches.every == "inner" else 0
+
+    def draw(self) -> Any:
+        """The next batch, the next pair of batches, or ``None``."""
+        if self._several:
+            upper, lower = self._streams
+            return Draw(upper.draw(), Several(tuple(lower.draw() for _ in range(self._several))))
+        drawn = [stream.draw() for stream in self._streams]
+        if self._pair:
+            return Draw(*drawn)
+        return drawn[0] if drawn else None
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """The position of each stream."""
+        return [stream.state_dict() for stream in self._streams]
+
+    def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+        """Restore the position of each stream."""
+        for stream, state in zip(self._streams, states, strict=True):
+            stream.load_state_dict(state)

@@ -1,0 +1,118 @@
+"""Turns an estimator into a method: a torch optimiser moves x along its hypergradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.core.accelerate import Estimate
+from bvfim.core.problem import Problem
+from bvfim.methods import Estimator, Method
+from bvfim.methods.base import Data, S, Step
+from bvfim.status import MethodError, Status
+from bvfim.tree import Tree
+
+OptimizerFactory: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
+Scheduler: TypeAlias = torch.optim.lr_scheduler.LRScheduler
+SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], Scheduler]
+LEARNING_RATE = 0.01
+"""The learning rate of Adam, the default optimiser of x, as in the paper."""
+
+
+class Following(Method[S]):
+    r"""x follows the estimates g of the hypergradient: :math:`x \leftarrow P_X(\mathrm{optimizer}(x, g))`.
+
+    Args:
+        estimator: computes g.
+        x: the initial upper variable; the optimiser gets copies of its tensors.
+        optimizer: maps these tensors to a torch optimiser; Adam with learning rate 0.01 by default.
+        scheduler: maps the optimiser to a learning-rate scheduler, stepped once per step.
+        tol: x is stationary if the norm of its projected gradient is at most this; None for never.
+        estimate: how estimates are computed, plain or accelerated.
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator[S],
+        x: Tree,
+        optimizer: OptimizerFactory | None,
+        scheduler: SchedulerFactory | None,
+        tol: float | None,
+        estimate: Estimate,
+    ) -> None:
+        self.estimator, self.tol, self.estimate = estimator, tol, estimate
+        self.parameters = [t.detach().clone().requires_grad_() for t in tree.leaves(x)]
+        self.optimizer = _made(optimizer, self.parameters)
+        self.scheduler = None if scheduler is None else scheduler(self.optimizer)
+        self.stationary = False
+
+    def init(self, problem: Problem, x: Tree, y: Tree) -> S:
+        """The estimator's state."""
+        return self.estimator.init(problem, x, y)
+
+    def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
+        """One step of x along an estimate, unless x is stationary already."""
+        gradient, state, info = self.estimate(problem, x, state, k, data)
+        self._check_like(gradient, x)
+        info = {**info, "grad_norm": tree.norm(gradient)}
+        if self.tol is not None:
+            info["stationarity"] = tree.norm(tree.sub(x, problem.project_x(tree.sub(x, gradient))))
+            self.stationary = bool(info["stationarity"] <= self.tol)
+        x = x if self.stationary else self._moved(problem, x, gradient)
+        if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self.scheduler.step(float(info["upper"]))
+        elif self.scheduler is not None:
+            self.scheduler.step()
+        return x, state, info
+
+    def status(self, state: S) -> Status | None:
+        """Converged where x is stationary within tol."""
+        return Status.CONVERGED if self.stationary else None
+
+    @torch.no_grad()
+    def _moved(self, problem: Problem, x: Tree, gradient: Tree) -> Tree:
+        for p, value, g in zip(self.parameters, tree.leaves(x), tree.leaves(gradient), strict=True):
+            p.copy_(value)  # which a callback may have moved, and the projection has
+            p.grad = g
+        self.optimizer.step()
+        return tree.clone(self._projected(problem, tree.unflatten(x, self.parameters)))
+
+    def _projected(self, problem: Problem, x: Tree) -> Tree:
+        return problem.project_x(x)
+
+    @torch.no_grad()
+    def load(self, x: Tree, optimizer: dict[str, Any], scheduler: dict[str, Any] | None) -> None:
+        """Continue from saved states of the optimiser and the scheduler, at x."""
+        for p, value in zip(self.parameters, tree.leaves(x), strict=True):
+            p.copy_(value)
+        self.stationary = False
+        self.optimizer.load_state_dict(copy.deepcopy(optimizer))  # torch would go on in the saved tensors themselves
+        if self.scheduler is not None and scheduler is not None:
+            self.scheduler.load_state_dict(copy.deepcopy(scheduler))
+
+    def _check_like(self, gradient: Tree, x: Tree) -> None:
+        shapes = [[tuple(t.shape) for t in tree.leaves(a)] for a in (gradient, x)]
+        if shapes[0] != shapes[1] or not tree.same_structure(gradient, x):
+            raise MethodError(f"{type(self.estimator).__name__}.estimate must return a gradient shaped like x")
+
+
+def _made(optimizer: OptimizerFactory | None, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    if optimizer is not None and not callable(optimizer):
+        raise MethodError(
+            f"optimizer must be a function from tensors to a torch optimiser, not a {type(optimizer).__name__}"
+        )
+    made = torch.optim.Adam(parameters, lr=LEARNING_RATE) if optimizer is None else optimizer(parameters)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise MethodError(
+            f"optimizer must be a function from tensors to a torch optimiser, but returned a {type(made).__name__}"
+        )
+    if isinstance(made, torch.optim.LBFGS):
+        raise MethodError("LBFGS evaluates the objective several times per step, which hypergradients do not allow")
+    if [id(p) for group in made.param_groups for p in group["params"]] != [id(p) for p in parameters]:
+        raise MethodError("optimizer must optimise exactly the tensors it is given, in the given order")
+    return made

@@ -1,0 +1,59 @@
+"""One estimate of the hypergradient, for use in your own loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bvfim import tree
+from bvfim.core.problem import Problem
+from bvfim.core.validate import validate
+from bvfim.methods import Estimator, State, as_estimator
+from bvfim.tree import Tree
+
+
+def hypergradient(
+    problem: Problem,
+    x: Tree,
+    y: Tree,
+    method: Estimator | type | None = None,
+    *,
+    state: State | None = None,
+    step: int = 0,
+    data: Any = None,
+) -> Any:
+    """One estimate of d phi / d x, a tree like x.
+
+    Args:
+        problem: the objectives and sets; its ``evaluations`` count the cost.
+        x: the upper variable.
+        y: the initial point of the lower level.
+        method: the estimator; ``bvfim.BVFIM()`` by default.
+        state: the state of the last call, or ``method.init(problem, x, y)``, to continue from it; the problem is then
+            not checked again.
+        step: the upper step k, for schedules.
+        data: the batch.
+
+    Returns:
+        The gradient; with ``state``, the pair (gradient, next state).
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> x, method = torch.zeros(1), bvfim.RHG(lr=0.5, steps=1)
+        >>> bvfim.hypergradient(problem, x, x, method)
+        tensor([-2.])
+        >>> state = method.init(problem, x, x)
+        >>> for k in range(3):
+        ...     gradient, state = bvfim.hypergradient(problem, x, x, method, state=state, step=k)
+        ...     x = x - 0.25 * gradient
+        >>> x
+        tensor([0.8750])
+    """
+    estimator = as_estimator(method)
+    if state is None:
+        validate(problem, x, y, data)
+        begin = estimator.init(problem, x, problem.project_y(tree.detach(y)))
+    else:
+        begin = tree.detach(state)
+    gradient, following, _ = estimator.estimate(problem, x, begin, step, data)
+    return gradient if state is None else (gradient, following)

@@ -1,0 +1,119 @@
+r"""A bilevel problem.
+
+.. math:: \min_{x \in X,\, y} F(x, y) \quad\text{s.t.}\quad y \in \arg\min_{y \in Y} f(x, y)
+
+:class:`Problem` is what the user defines. :meth:`Problem.at` fixes x (and the batch) and returns the evaluator
+:class:`bvfim.core.evaluator.At`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bvfim import sets
+from bvfim.core.backends import AUTOGRAD, Backend
+from bvfim.core.evaluator import At, Evaluations
+from bvfim.status import ProblemError
+from bvfim.tree import Tree
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""A bilevel problem: minimise F(x, y) over x in X and y in argmin f(x, .) over Y.
+
+    Args:
+        upper: F. Takes ``(x, y)`` or ``(x, y, data)`` and returns a scalar tensor.
+        lower: f, likewise.
+        x_set: X; a set, a tree of sets like x, or ``None`` for the whole space.
+        y_set: Y, likewise.
+        context: ``context(x, batch)`` computes, once per upper step, whatever does not depend on y (features,
+            sample weights). Its value, a tree of tensors, becomes ``data``; the inner loops see it
+            detached, and the gradient in x flows through it. ``batch`` is ``None`` without batches.
+        joint: returns the pair (F, f) from one pass, for objectives that share work. It takes the arguments of
+            ``upper``; with :class:`bvfim.Batches` it gets the pair of batches, a :class:`bvfim.Draw`.
+
+    ``data`` is the batch drawn by ``solve(batches=...)``, or the value of ``context`` if there is one.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y: ((x - 2) ** 2 + (y - 2) ** 2).sum(),
+        ...     lower=lambda x, y: torch.sin(x + y).sum(),
+        ...     x_set=bvfim.Box(-10, 10),
+        ... )
+        >>> at = problem.at(torch.tensor([1.0]))
+        >>> at.upper(torch.tensor([2.0]))
+        tensor(1.)
+        >>> problem.evaluations.forward
+        1
+    """
+
+    upper: Callable[..., Tensor]
+    lower: Callable[..., Tensor]
+    x_set: sets.SetTree = None
+    y_set: sets.SetTree = None
+    context: Callable[[Tree, Any], Tree] | None = None
+    joint: Callable[..., tuple[Tensor, Tensor]] | None = None
+    evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
+    memo: dict[str, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
+    backend: Backend = field(default=AUTOGRAD, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("upper", "lower", "context", "joint"):
+            given = getattr(self, name)
+            if not callable(given) and not (given is None and name in ("context", "joint")):
+                raise ProblemError(f"{name} must be a function, not a {type(given).__name__}")
+
+    @functools.cached_property
+    def _takes_data(self) -> dict[str, bool]:
+        return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint")}
+
+    def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
+        """The objective ``name`` at (x, y), with the data if there are any and it takes them. Not counted."""
+        objective = getattr(self, name)
+        return objective(x, y, data) if data is not None and self._takes_data[name] else objective(x, y)
+
+    def counted_anew(self) -> Problem:
+        """The same problem with its own counters, set to zero."""
+        return dataclasses.replace(self)
+
+    def differentiated_by(self, backend: Backend) -> Problem:
+        """The same problem with its own counters, and derivatives from another backend."""
+        own = self.counted_anew()
+        object.__setattr__(own, "backend", backend)
+        return own
+
+    def at(self, x: Tree, batch: Any = None) -> At:
+        """The problem at one x and one batch."""
+        return At(self, x, batch, self.backend)
+
+    def project_x(self, x: Tree) -> Tree:
+        """The projection of x onto X."""
+        return sets.project(self.x_set, x)
+
+    def project_y(self, y: Tree) -> Tree:
+        """The projection of y onto Y."""
+        return sets.project(self.y_set, y)
+
+
+def accepts(objective: Callable[..., Any] | None, count: int) -> bool:
+    """Whether ``objective`` accepts ``count`` positional arguments, judging by its signature."""
+    if objective is None:
+        return False
+    try:
+        signature = inspect.signature(objective.forward if isinstance(objective, torch.nn.Module) else objective)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

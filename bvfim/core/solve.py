@@ -1,0 +1,133 @@
+"""The outer loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from bvfim.core.following import OptimizerFactory, SchedulerFactory
+from bvfim.core.problem import Problem
+from bvfim.core.run import Callback, Run, check_steps
+from bvfim.core.solution import Solution
+from bvfim.core.stepper import takes_no
+from bvfim.methods import AdaptiveBVFIM, Choice, Method, as_method
+from bvfim.status import MethodError, Status, warn
+from bvfim.tree import Tree
+
+
+def solve(
+    problem: Problem,
+    x: Tree,
+    y: Tree,
+    method: Choice | None = None,
+    optimizer: OptimizerFactory | None = None,
+    steps: int = 500,
+    batches: Any = None,
+    callbacks: Iterable[Callback] = (),
+    *,
+    scheduler: SchedulerFactory | None = None,
+    tol: float | None = None,
+    time_limit: float | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    accelerate: str = "auto",
+) -> Solution:
+    r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the initial point (x, y).
+
+    Each step computes an estimate g of the hypergradient, updates x with a torch optimiser and projects it:
+    :math:`x \leftarrow P_X(\mathrm{optimizer}(x, g))`. The inputs are never changed in place; they determine dtype and
+    device.
+
+    Args:
+        problem: the objectives and sets.
+        x: the initial upper variable, a tree of tensors; projected onto X (with a warning) if it is outside.
+        y: the initial lower variable, likewise.
+        method: a method such as ``bvfim.RHG()``; the default is ``bvfim.AdaptiveBVFIM()``, which moves x itself, or
+            ``bvfim.BVFIM()`` if there are batches. No other option affects this choice: an option that the method
+            can't take raises an error.
+        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01.
+        steps: the number of updates of x.
+        batches: a stream of batches or :class:`bvfim.Batches`; one draw per step, or one per inner step.
+        callbacks: functions of the :class:`bvfim.Run`, called after each step; the run stops if one returns True.
+        scheduler: maps the optimiser to a torch learning-rate scheduler, stepped once per step.
+        tol: stop when the norm of the projected gradient :math:`|x - P_X(x - g)|` is at most this.
+        time_limit: stop after this many seconds; a resumed run gets the full time again.
+        resume: a checkpoint to continue from, bit for bit; ``steps`` includes the steps taken before it.
+        accelerate: how to run the step of a method that estimates a hypergradient. ``"cudagraph"`` records it once
+            and replays it, with bitwise identical results; ``"compile"`` also compiles the problem's context and the
+            inner steps of BVFIM, CG and Neumann (those of plain gradient descent), with results equal up to rounding;
+            ``"none"`` does neither. ``"auto"`` records on a CUDA device if launches dominate the time, and compiles
+            from 5000 steps on. Whatever can't be compiled or recorded runs as it is, with a warning.
+
+    Returns:
+        A :class:`bvfim.Solution`. Ctrl-C ends the run and returns what it has. A non-finite value ends it with the
+        last finite iterate.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y: ((x - 2) ** 2 + (y - 2) ** 2).sum(),
+        ...     lower=lambda x, y: ((y - x + 1) ** 2).sum(),
+        ... )
+        >>> start = torch.zeros(1, dtype=torch.float64)
+        >>> solution = bvfim.solve(problem, start, start, bvfim.CG(lr=0.1), optimizer=lambda p: torch.optim.SGD(p, 0.1))
+        >>> print(f"x = {solution.x.item():.3f}, y = {solution.y.item():.3f}, F = {solution.upper:.3f}")
+        x = 2.500, y = 1.500, F = 0.500
+    """
+    chosen = AdaptiveBVFIM() if method is None and batches is None else as_method(method)
+    check_steps(steps)
+    if batches is not None and isinstance(chosen, Method):
+        raise MethodError(takes_no(chosen, "batches"))
+    options = {"optimizer": optimizer, "scheduler": scheduler, "tol": tol, "accelerate": accelerate}
+    run = Run(problem, x, y, chosen, steps, batches, **options)
+    if resume is not None:
+        run.load(resume)
+    for caution in chosen.cautions(steps):
+        warn(caution)
+    return run.solution(drive(run, list(callbacks), time_limit))
+
+
+def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = None) -> Status:
+    """Step until the run ends, a callback stops it, time is up, or Ctrl-C; return how it ended."""
+    status = run.status
+    try:
+        with _interrupts() as interrupted:
+            while run.k < run.steps and status is None:
+                run.step(run.draw())
+                stops = [callback(run) for callback in callbacks] if run.complete else []
+                status = run.status
+                if status is None and any(stop is not None and bool(stop) for stop in stops):
+                    status = Status.STOPPED
+                if status is None and time_limit is not None and run.seconds - run.seconds_before >= time_limit:
+                    status = Status.TIME_LIMIT
+                if status is None and interrupted:
+                    status = Status.INTERRUPTED
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    finally:
+        for callback in callbacks:
+            getattr(callback, "finish", lambda run: None)(run)
+    return status or Status.MAX_STEPS
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Ctrl-C lets the step finish, so that what is returned and saved is complete; a second one interrupts at once."""
+    seen: list[int] = []
+
+    def note(signum: int, frame: object) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)

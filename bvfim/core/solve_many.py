@@ -1,0 +1,198 @@
+"""Many independent solves in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bvfim import tree
+from bvfim.core.batched import AdaptiveBatch, Batch, EstimatorBatch, row
+from bvfim.core.problem import Problem
+from bvfim.core.run import Callback, Run, check_steps
+from bvfim.core.solution import Solution
+from bvfim.core.solve import drive, solve
+from bvfim.core.stepper import copies, projected
+from bvfim.core.validate import validate
+from bvfim.methods import AdaptiveBVFIM, Choice, Estimator, Method, as_method
+from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
+from bvfim.tree import Tree
+
+Progress = Callable[[int, int], None]
+
+
+class ManyRun(Run):
+    """A run of many starts; callbacks see means over the active ones, and x and y with a row for each start."""
+
+    def __init__(
+        self, problem: Problem, xs: Tree, ys: Tree, method: Method | Estimator, mover: Batch, steps: int
+    ) -> None:
+        self.problem, self.method, self.steps, self.checked = problem.counted_anew(), method, steps, True
+        self.x = xs
+        self._begin(mover, ys)
+        self.batch = mover
+
+    def draw(self) -> None:
+        """There are no batches."""
+
+    def save(self, path: Any, keep: int = 1) -> None:
+        """Not supported."""
+        raise CheckpointError(f"{path}: a checkpoint holds one run; solve_many can't be saved")
+
+    def solutions(self, end: Status) -> list[Solution]:
+        """The end of each start: its own, or that of the whole run."""
+        return [self._solution(end, i) for i in range(len(tree.leaves(self.x)[0]))]
+
+    def _solution(self, end: Status, i: int) -> Solution:
+        x, state = self.batch.alone(self.problem, self.x, self.state, i)
+        values = [float(v) for v in self.problem.counted_anew().at(x).values(state.y)]
+        status = self.batch.status_of(self.state, i) or (Status.MAX_STEPS if end is Status.CONVERGED else end)
+        taken, completed = self.batch.taken(self.state, i)
+        own = zip(taken, self.batch.rows_of(self.state, i), strict=True)
+        rows = [{**row, "seconds": self.rows[k]["seconds"]} for k, row in own]
+        seconds = rows[-1]["seconds"] if rows else 0.0
+        return self._ended(x, state, values, status, rows, self.batch.evaluations(self.state, i), completed, seconds)
+
+
+def solve_many(
+    problem: Problem,
+    xs: Tree,
+    ys: Tree,
+    method: Choice | None = None,
+    steps: int = 500,
+    progress: Progress | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    time_limit: float | None = None,
+    **options: Any,
+) -> list[Solution]:
+    """Solve a problem independently from many starts, stacked along the first dimension of every leaf.
+
+    All starts run in one batch if ``torch.func.vmap`` can map the objectives and the optimiser of x works entry by
+    entry, otherwise one after another. With :class:`bvfim.AdaptiveBVFIM`, the default, start i is solved as ``solve``
+    with ``seed + i`` would.
+
+    Args:
+        problem: the objectives and sets.
+        xs: the initial upper variables, a tree like x whose leaves have a leading dimension.
+        ys: the initial lower variables, likewise.
+        method: a method such as ``bvfim.RHG()``.
+        steps: the maximum number of steps of each start.
+        progress: called with the amount of work done and the total amount.
+        callbacks: functions of the run, called after each step; if one returns True, all starts stop. In a batch the
+            run's x and y have a row for each start, and its history has means over the active starts.
+        time_limit: stop all starts after this many seconds.
+        options: other options of :func:`bvfim.solve`, for methods that estimate a hypergradient; with any option other
+            than ``optimizer``, the starts run one after another.
+
+    Returns:
+        One :class:`bvfim.Solution` for each start. If Ctrl-C, a callback or the time limit ended the run, each holds
+        the result reached by then. In a batch, ``seconds`` counts from the start of the batch.
+
+    Example:
+        >>> import torch, bvfim
+        >>> toy = bvfim.testproblems.sine(a=2)
+        >>> starts = torch.linspace(-10, 10, 50, dtype=torch.float64)[:, None]
+        >>> found = bvfim.solve_many(toy.problem, starts, starts)
+        >>> sum(abs(s.x - toy.x).item() < 1e-3 for s in found)
+        50
+    """
+    chosen = AdaptiveBVFIM() if method is None else as_method(method)
+    count = _count(xs, ys)
+    xs, ys = copies(xs, ys)
+    notify = progress or (lambda done, total: None)
+    if "resume" in options:
+        raise MethodError("solve_many does not support resume: a checkpoint holds one run")
+    mover = _mover(chosen, problem, xs, ys, steps, options)
+    if mover is None:
+        return _one_by_one(problem, xs, ys, chosen, steps, notify, list(callbacks), time_limit, options)
+    xs, ys = _inside(problem, xs, ys)
+    run = ManyRun(problem, xs, ys, chosen, mover, steps)
+    for caution in chosen.cautions(steps):
+        warn(caution)
+    if isinstance(mover, AdaptiveBatch):
+        run.status = mover.status(run.state)
+
+    def tell(run: Run) -> None:
+        if isinstance(mover, AdaptiveBatch):
+            notify(int(mover.ended(run.state).sum()), count)
+        else:
+            notify(run.k, run.steps)
+
+    return run.solutions(drive(run, [tell, *callbacks], time_limit))
+
+
+def _mover(
+    method: Method | Estimator, problem: Problem, xs: Tree, ys: Tree, steps: int, options: dict[str, Any]
+) -> Batch | None:
+    """What runs all starts in one batch; None where they have to run one after another."""
+    check_steps(steps)
+    first = row(xs, 0), row(ys, 0)
+    if isinstance(method, AdaptiveBVFIM):
+        if options or method.starts != 1:
+            refused = ", ".join(options) or "starts"
+            raise MethodError(f"solve_many with AdaptiveBVFIM takes no {refused}: every row of xs and ys is a start")
+        validate(problem, *first)
+        return AdaptiveBatch(method)
+    alone = not set(options) <= {"optimizer"} or problem.context is not None or steps == 0
+    if not isinstance(method, Estimator) or alone:
+        return None
+    validate(problem, *first)
+    trial = EstimatorBatch(method, problem, xs, options.get("optimizer"))
+    if not trial.entrywise:
+        return None
+    try:
+        trial.step(problem.counted_anew(), xs, trial.init(problem, xs, ys), 0, None)
+    except Exception as error:  # told here, and again by the first start if it is not the batch that is to blame
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        warn(f"the starts can't run in one batch, so they run one after another: {reason}")
+        return None
+    return EstimatorBatch(method, problem, xs, options.get("optimizer"))
+
+
+def _inside(problem: Problem, xs: Tree, ys: Tree) -> Any:
+    """The starts, each projected onto its set with a warning if it is outside."""
+    starts = [
+        (projected(problem.project_x, row(xs, i), "x"), projected(problem.project_y, row(ys, i), "y"))
+        for i in range(len(tree.leaves(xs)[0]))
+    ]
+    return tree.map(lambda *leaves: torch.stack(leaves), *starts)
+
+
+def _one_by_one(
+    problem: Problem,
+    xs: Tree,
+    ys: Tree,
+    method: Method | Estimator,
+    steps: int,
+    notify: Progress,
+    callbacks: list[Callback],
+    time_limit: float | None,
+    options: dict[str, Any],
+) -> list[Solution]:
+    """The starts one after another; what ends all of them leaves the later ones where they are."""
+    began, count = time.monotonic(), _count(xs, ys)
+    solutions: list[Solution] = []
+    for i in range(count):
+        left = None if time_limit is None else time_limit - (time.monotonic() - began)
+        ends: list[Status] = [s.status for s in solutions if s.status in (Status.INTERRUPTED, Status.STOPPED)]
+        ends += [Status.TIME_LIMIT] if left is not None and left <= 0 else []
+        start = problem, row(xs, i), row(ys, i), method
+        if ends:
+            solutions.append(replace(solve(*start, steps=0, **options), status=ends[0]))
+        else:
+            solutions.append(solve(*start, steps=steps, callbacks=callbacks, time_limit=left, **options))
+        notify(i + 1, count)
+    return solutions
+
+
+def _count(xs: Tree, ys: Tree) -> int:
+    lengths = {len(t) if isinstance(t, torch.Tensor) and t.dim() else 0 for t in tree.leaves([xs, ys])}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ProblemError(
+            "xs and ys must be trees of tensors whose leaves have the same first dimension, one row for each start"
+        )
+    return lengths.pop()

@@ -1,0 +1,329 @@
+"""A solver that takes one step at a time."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bvfim import checkpoint, tree
+from bvfim.core.accelerate import estimate_of, require_way
+from bvfim.core.following import Following, OptimizerFactory, Scheduler, SchedulerFactory
+from bvfim.core.history import columns, floats, rows_of
+from bvfim.core.problem import Problem, accepts
+from bvfim.core.solution import Solution
+from bvfim.core.validate import validate_objectives, validate_start
+from bvfim.methods import AdaptiveBVFIM, Choice, Estimator, Method, State, as_method
+from bvfim.status import CheckpointError, MethodError, Status, warn
+from bvfim.tree import Tree
+
+BROKEN_OFF = (Status.NON_FINITE, Status.SLACK_LOST)
+"""The ends of a step that is not taken."""
+NEAR = 10
+"""An initial point within this many rounding errors of its set counts as inside."""
+
+
+class Stepper:
+    """A solver that takes one step per call, for use in your own loop; :func:`bvfim.solve` is a loop around it.
+
+    Args:
+        problem: the objectives and sets.
+        x: the initial upper variable, a tree of tensors; projected onto X (with a warning) if it is outside.
+        y: the initial lower variable, likewise.
+        method: a method such as ``bvfim.RHG()``; ``bvfim.AdaptiveBVFIM()`` by default.
+        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01. A
+            method that moves x itself takes none.
+        scheduler: maps the optimiser to a torch learning-rate scheduler, stepped once per step.
+        tol: x is stationary if the norm of its projected gradient :math:`|x - P_X(x - g)|` is at most this.
+        accelerate: see :func:`bvfim.solve`.
+        steps: the expected number of steps, which ``accelerate="auto"`` uses to choose.
+        batch: the first batch, to check the problem with.
+        check: check the problem even without a batch; otherwise a problem that may take data is checked at the first
+            step.
+
+    Attributes:
+        x, state: the upper variable and the method's state after the last complete step.
+        k: the number of steps taken.
+        rows: the history, one dict per step.
+        status: how the run ended; None while it continues.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y, target: ((y - target) ** 2).sum(), lower=lambda x, y, _: ((y - x) ** 2).sum()
+        ... )
+        >>> stepper = bvfim.Stepper(problem, torch.zeros(1), torch.zeros(1), bvfim.RHG(lr=0.1))
+        >>> for target in (1.0, 1.1, 0.9):
+        ...     info = stepper.step(target)
+        >>> stepper.k, sorted(info)[:3], stepper.solution().status
+        (3, ['forward_evaluations', 'grad_norm', 'hvp_evaluations'], <Status.STOPPED: 'stopped'>)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        x: Tree,
+        y: Tree,
+        method: Choice | None = None,
+        optimizer: OptimizerFactory | None = None,
+        *,
+        scheduler: SchedulerFactory | None = None,
+        tol: float | None = None,
+        accelerate: str = "auto",
+        steps: int = 500,
+        batch: Any = None,
+        check: bool = False,
+    ) -> None:
+        self.method: Method | Estimator = AdaptiveBVFIM() if method is None else as_method(method)
+        if tol is not None and not tol >= 0:
+            raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
+        self._require_no_batch(batch)
+        self.problem = problem.counted_anew()
+        x, y = copies(x, y)
+        validate_start(self.problem, x, y)
+        alone = problem.context is None and all(accepts(f, 2) for f in (problem.upper, problem.lower))
+        self.checked = check or alone or batch is not None or isinstance(self.method, Method)
+        if self.checked:
+            validate_objectives(self.problem, x, y, batch)
+        self.x = projected(problem.project_x, x, "x")
+        y = projected(problem.project_y, y, "y")
+        self._begin(self._mover(y, optimizer, scheduler, tol, accelerate, steps), y, batch)
+
+    def _begin(self, mover: Method, y: Tree, batch: Any = None) -> None:
+        """Before the first step, at x and y."""
+        self.mover, self.state = mover, mover.init(self.problem, self.x, y)
+        self.k, self.k_before = 0, 0
+        self.rows: list[dict[str, float]] = []
+        self.seconds_before, self.started = 0.0, time.monotonic()
+        self.status: Status | None = None
+        self.complete = True
+        self.data = batch
+        self.before: list[float] | None = None
+
+    def _mover(
+        self,
+        y: Tree,
+        optimizer: OptimizerFactory | None,
+        scheduler: SchedulerFactory | None,
+        tol: float | None,
+        accelerate: str,
+        steps: int,
+    ) -> Method:
+        """What moves x: the method itself, or an optimiser along its estimates."""
+        require_way(accelerate)
+        if isinstance(self.method, Estimator):
+            estimate = estimate_of(self.method, accelerate, self.problem, self.x, y, steps)
+            return Following(self.method, self.x, optimizer, scheduler, tol, estimate)
+        for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
+            if given is not None:
+                raise MethodError(takes_no(self.method, name))
+        if accelerate not in ("auto", "none"):
+            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
+        return self.method
+
+    # -- where it stands --
+
+    @property
+    def y(self) -> Tree:
+        """The lower variable after the last complete step."""
+        return self.state.y
+
+    @property
+    def row(self) -> dict[str, float]:
+        """The last row of the history."""
+        return self.rows[-1] if self.rows else {}
+
+    @property
+    def seconds(self) -> float:
+        """The running time so far, including the earlier parts of a resumed run."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    @property
+    def following(self) -> Following | None:
+        """The part that holds the optimiser, for a method that estimates a hypergradient."""
+        return self.mover if isinstance(self.mover, Following) else None
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """The optimiser of x, if there is one."""
+        return None if self.following is None else self.following.optimizer
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The learning-rate scheduler, if there is one."""
+        return None if self.following is None else self.following.scheduler
+
+    # -- moving --
+
+    def step(self, batch: Any = None) -> dict[str, float]:
+        """Take one step on a batch; return its row of the history.
+
+        A step with non-finite values or a lost slack is not taken: x does not change, and ``status`` says why.
+        Since the optimiser has already seen the gradient, the run can only continue from a saved state.
+        """
+        self._require_no_batch(batch)
+        if self.status in BROKEN_OFF:
+            raise MethodError(
+                f"the run broke off ({self.status.value}): continue from an earlier state with load_state_dict"
+            )
+        if not self.checked:
+            validate_objectives(self.problem, self.x, self.y, batch)
+            self.checked = True
+        self.data, self.complete = batch, False
+        x, state, info = self.mover.step(self.problem, self.x, self.state, self.k, batch)
+        row = floats({**info, "x_norm": info.get("x_norm", tree.norm(x))})
+        finite = all(math.isfinite(row.get(name, 0.0)) for name in ("upper", "lower", "grad_norm", "x_norm"))
+        self.rows.append({"step": self.k, **row, "seconds": self.seconds, **self.problem.evaluations.columns()})
+        if row.get("slack", 1.0) <= 0:
+            self.status = Status.SLACK_LOST
+        elif not finite:
+            self.status = Status.NON_FINITE
+        else:
+            self.x, self.state, self.k, self.complete = x, state, self.k + 1, True
+            self.status = self.mover.status(state)
+        return self.row
+
+    def _require_no_batch(self, batch: Any) -> None:
+        if batch is not None and isinstance(self.method, Method):
+            raise MethodError(takes_no(self.method, "batches"))
+
+    # -- ending --
+
+    def values(self, y: Tree) -> list[float]:
+        """F and f at (x, y), on the last batch if there are batches."""
+        if self.before is not None and self.k == self.k_before:
+            self.problem.evaluations.add(forward=2)  # as when they were computed
+            return self.before
+        return [float(v) for v in self.problem.at(self.x, self.data).values(y)]
+
+    def solution(self, status: Status | None = None) -> Solution:
+        """The result so far, with ``status``, or else the method's own status, or else STOPPED."""
+        before, end = self.problem.evaluations.as_dict(), status or self.status or Status.STOPPED
+        values = self.values(self.y)
+        found = self._ended(self.x, self.state, values, end, list(self.rows), None, self.k, self.seconds)
+        self.problem.evaluations.reset(**before)  # looking at a run does not count as a part of it
+        return found
+
+    def _ended(
+        self,
+        x: Tree,
+        state: State,
+        values: list[float],
+        status: Status,
+        rows: list[dict[str, float]],
+        evaluations: dict[str, int] | None,
+        steps: int,
+        seconds: float,
+    ) -> Solution:
+        """A Solution of this run's method; by default with all evaluations of the problem."""
+        certify = self.method.certificate if isinstance(self.method, Method) else lambda *_: None
+        certificate = certify(self.problem, x, state)
+        return Solution(
+            x=x,
+            y=state.y,
+            z=self.method.minimiser(state),
+            upper=values[0],
+            lower=values[1],
+            status=status,
+            rows=rows,
+            evaluations=evaluations or self.problem.evaluations.as_dict(),
+            steps=steps,
+            seconds=seconds,
+            method=self.method,
+            certificate=certificate,
+        )
+
+    # -- saving --
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        parts = {"method": self.method, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        return {name: type(part).__name__ for name, part in parts.items()}
+
+    @property
+    def _settings(self) -> str:
+        """The method's settings as text, without the addresses of functions."""
+        return re.sub(r"<function .*?>", "<function>", repr(self.method))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that another stepper of the same problem and method needs to continue, bit for bit."""
+        return {
+            "kinds": self._kinds,
+            "settings": self._settings,
+            "k": self.k,
+            "seconds": self.seconds,
+            "x": tree.leaves(self.x),
+            "state": tree.leaves(self.state),
+            "optimizer": None if self.optimizer is None else copy.deepcopy(self.optimizer.state_dict()),
+            "scheduler": None if self.scheduler is None else copy.deepcopy(self.scheduler.state_dict()),
+            "values": self._values_on_batch(),
+            "evaluations": self.problem.evaluations.as_dict(),
+            "rows": columns(self.rows),
+        }
+
+    def _values_on_batch(self) -> list[float] | None:
+        """What a finished run that is resumed reports; None where it can be computed again, without batches."""
+        if self.data is None or (self.before is not None and self.k == self.k_before):
+            return self.before
+        return [float(v) for v in self.problem.counted_anew().at(self.x, self.data).values(self.y)]
+
+    def load_state_dict(self, saved: dict[str, Any], source: str = "the state") -> None:
+        """Continue from the state of another stepper; error messages name it ``source``."""
+        try:
+            self._take_over(saved, source)
+        except CheckpointError:
+            raise
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise CheckpointError(f"{source}: the checkpoint belongs to another run ({error})") from error
+
+    def _take_over(self, saved: dict[str, Any], source: str) -> None:
+        for part, kind in self._kinds.items():
+            if saved["kinds"][part] != kind:
+                raise CheckpointError(
+                    f"{source}: the checkpoint belongs to another run: its {part} is {saved['kinds'][part]}, not {kind}"
+                )
+        if saved["settings"] != self._settings:
+            warn(f"{source}: the checkpoint was made by {saved['settings']}, and continues with {self._settings}")
+        checkpoint.check_like(saved["x"], tree.leaves(self.x), "x", source)
+        checkpoint.check_like(saved["state"], tree.leaves(self.state), "lower-level state", source)
+        device = tree.leaves(self.x)[0].device
+        self.x = tree.unflatten(self.x, [t.to(device).clone() for t in saved["x"]])
+        self.state = tree.unflatten(self.state, [t.to(device).clone() for t in saved["state"]])
+        if self.following is not None:
+            self.following.load(self.x, saved["optimizer"], saved["scheduler"])
+        self.problem.evaluations.reset(**saved["evaluations"])
+        self.k, self.rows = saved["k"], rows_of(saved["rows"])
+        self.k_before, self.seconds_before, self.before = saved["k"], saved["seconds"], saved.get("values")
+        self.started, self.complete, self.data = time.monotonic(), True, None
+        self.status = self.mover.status(self.state)
+
+
+def takes_no(method: Method | Estimator, name: str) -> str:
+    """The error message for an option that only methods that estimate a hypergradient take."""
+    return (
+        f"{name}: {type(method).__name__} moves x itself and takes no {name}; leave it out, or choose a method that "
+        "estimates a hypergradient, such as bvfim.BVFIM()"
+    )
+
+
+def projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
+    """The initial point, projected onto its set with a warning if it is outside."""
+    inside = project(start)
+    eps = NEAR * torch.finfo(tree.leaves(start)[0].dtype).eps
+    if any(
+        not torch.allclose(a, b, rtol=eps, atol=eps, equal_nan=True)
+        for a, b in zip(tree.leaves(inside), tree.leaves(start), strict=True)
+    ):
+        warn(f"{name} was outside {name}_set at the start and was projected onto it")
+    return tree.clone(inside)
+
+
+def copies(*variables: Tree) -> Tree:
+    """Copies of the caller's tensors; anything else is left for :func:`validate` to reject."""
+    return tree.map(lambda t: t.detach().clone() if isinstance(t, Tensor) else t, variables)

@@ -1,0 +1,1 @@
+"""The interior-point solver behind :class:`bvfim.AdaptiveBVFIM`, for a batch of starts."""

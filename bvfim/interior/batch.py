@@ -1,0 +1,168 @@
+"""A problem at many x at once: values and first gradients of a batch of starts, counted for each start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.core.backends import AUTOGRAD
+from bvfim.core.evaluator import At
+from bvfim.core.problem import Problem
+from bvfim.interior.space import Space
+
+KINDS = ("upper", "lower", "forward")
+"""What is counted for each start, in the order of the columns of ``counts``."""
+SAME = 1e-3
+"""How closely a mapped gradient must agree with one taken alone: a mistake is larger, rounding in float32 smaller."""
+
+
+class Batch:
+    """The problem for starts that are the rows of matrices.
+
+    Values come from ``torch.func.vmap`` where both objectives can be mapped, and from a loop where not. ``counts`` has,
+    for each start, the gradients of F, the gradients of f and the values that it asked for.
+    """
+
+    def __init__(self, problem: Problem, x: Space, y: Space, counts: Tensor) -> None:
+        self.problem, self.x, self.y, self.counts = problem, x, y, counts
+
+    def at(self, x: Tensor, members: Tensor) -> BatchAt:
+        """The problem at each row of x; ``members`` says which starts they belong to."""
+        with torch.no_grad():
+            return BatchAt(self, x, members, self.contexts(x))
+
+    def contexts(self, x: Tensor) -> Any:
+        """The context of each row: a tree with a leading dimension where rows are mapped, else a list."""
+        context = self.problem.context
+        if len(x) > 1 and self.mapped:
+            return None if context is None else torch.func.vmap(lambda v: context(self.x.tree(v), None))(x)
+        return [None if context is None else context(self.x.tree(v), None) for v in x]
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the objectives can be mapped; tried once for a problem."""
+        if "mapped" not in self.problem.memo:
+            self.problem.memo["mapped"] = True
+            self.problem.memo["mapped"] = self._can_be_mapped()
+        return bool(self.problem.memo["mapped"])
+
+    def _can_be_mapped(self) -> bool:
+        nobody = torch.tensor([], dtype=torch.long)
+        found = []
+        for copies in (1, 2):
+            x, y = (tree.flatten(v.like).detach().repeat(copies, 1) for v in (self.x, self.y))
+            try:
+                parts = self.at(x, nobody).barrier_parts(y, y, torch.ones(copies).to(y))
+            except Exception:
+                if copies == 1:
+                    raise
+                return False  # whatever an objective raises under vmap, it can't be mapped
+            found.append([p[-1] for p in parts])
+        return all(torch.allclose(a, b, rtol=SAME, equal_nan=True) for a, b in zip(*found, strict=True))
+
+
+class BatchAt(At):
+    """The functions F(x, .) and f(x, .) for each row x of a matrix: a value a row, in float64.
+
+    No row depends on another, so the gradient of a sum of values has the gradient of each in its row.
+    """
+
+    def __init__(self, batch: Batch, x: Tensor, members: Tensor, contexts: Any) -> None:
+        self.problem, self.backend = batch.problem, AUTOGRAD
+        self.batch, self.x, self.members, self.contexts = batch, x, members, contexts
+        self.u = [x]
+        self._differentiated: tuple[list[Tensor], Any] | None = None
+
+    def take(self, rows: Tensor) -> BatchAt:
+        """Some of the rows."""
+        contexts = self.contexts
+        if isinstance(contexts, list):
+            contexts = [contexts[i] for i in rows.tolist()]
+        elif contexts is not None:
+            contexts = tree.map(lambda t: t[rows], contexts)
+        return BatchAt(self.batch, self.x[rows], self.members[rows], contexts)
+
+    def note(self, **times: int) -> None:
+        """Count evaluations, for each start and for the problem."""
+        for kind, number in times.items():
+            column = self.batch.counts[:, KINDS.index(kind)]
+            column.index_add_(0, self.members, torch.full_like(self.members, number))
+        super().note(**{kind: number * len(self.members) for kind, number in times.items()})
+
+    def F(self, u: list[Tensor], y: Tensor) -> Tensor:
+        """F at every (x, y)."""
+        return self._each("upper", u, y).double()
+
+    def f(self, u: list[Tensor], y: Tensor) -> Tensor:
+        """f at every (x, y)."""
+        return self._each("lower", u, y).double()
+
+    def both(self, u: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+        """F and f, from one pass where the problem has ``joint``."""
+        if self.problem.joint is None:
+            return self.F(u, y), self.f(u, y)
+        F, f = self._each("joint", u, y)
+        return F.double(), f.double()
+
+    def _contexts_at(self, u: list[Tensor]) -> Any:
+        """The contexts; where x is differentiated they are computed from it again, once for all that is asked of it."""
+        if u is self.u:
+            return self.contexts
+        if self._differentiated is None or self._differentiated[0] is not u:
+            self._differentiated = u, self.batch.contexts(u[0])
+        return self._differentiated[1]
+
+    def _each(self, name: str, u: list[Tensor], y: Tensor) -> Any:
+        """An objective row by row."""
+        problem, xs, ys = self.problem, self.batch.x, self.batch.y
+        contexts = self._contexts_at(u)
+
+        def one(x: Tensor, context: Any, y: Tensor) -> Any:
+            return problem.call(name, xs.tree(x), ys.tree(y), context)
+
+        if isinstance(contexts, list):
+            found = [one(*row) for row in zip(u[0], contexts, y, strict=True)]
+            pairs = name == "joint"
+            return tuple(map(torch.stack, zip(*found, strict=True))) if pairs else torch.stack(found)
+        return torch.func.vmap(one, in_dims=(0, None if contexts is None else 0, 0))(u[0], contexts, y)
+
+    @torch.no_grad()
+    def lower_many(self, y: Any) -> Tensor:
+        """f at (x, y_j) for several y_j a row: from (B, k, n) to (B, k)."""
+        self.note(forward=y.shape[1])
+        problem, xs, ys = self.problem, self.batch.x, self.batch.y
+
+        def many(x: Tensor, context: Any, y: Tensor) -> Tensor:
+            def one(v: Tensor) -> Any:
+                return problem.call("lower", xs.tree(x), ys.tree(v), context)
+
+            return torch.func.vmap(one)(y) if self.batch.mapped else torch.stack([one(v) for v in y])
+
+        if isinstance(self.contexts, list):
+            return torch.stack([many(*row) for row in zip(self.x, self.contexts, y, strict=True)]).double()
+        mapped = torch.func.vmap(many, in_dims=(0, None if self.contexts is None else 0, 0))
+        return mapped(self.x, self.contexts, y).double()
+
+    def upper_grad(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """F and its gradient in (x, y)."""
+        F, in_u, in_y = self.upper_grads(y)
+        return F, torch.cat([*in_u, in_y], -1)
+
+    def barrier_grads(self, y: Tensor, z: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients in (x, y) of F(x, y) and of weight (f(x, y) - f(x, z))."""
+        self.note(upper=1, lower=2)
+        return self.barrier_parts(y, z, weight)
+
+    def barrier_parts(self, y: Tensor, z: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`barrier_grads`, not counted."""
+
+        def values(u: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return *self.both(u, y), self.f(u, z.detach())
+
+        (F, _, _), pull, _ = self.backend.vjp(values, self.u, y)
+        of_F = pull((torch.ones_like(F), None, None), again=True)
+        of_f = pull((None, weight.double(), -weight.double()))
+        return torch.cat(tree.leaves(of_F), -1), torch.cat(tree.leaves(of_f), -1)

@@ -1,0 +1,70 @@
+"""What a run of the interior-point method verified, and what it did not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bvfim.status import Status
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The evidence for a result of :class:`bvfim.AdaptiveBVFIM`. It is local: global optimality is not proved.
+
+    Attributes:
+        relaxed: F at the iterate of the barrier problem, locally a lower estimate of the optimum.
+        polished: F with y at the bottom of its lower-level basin, locally an upper estimate.
+        gap: the lower-level gap: f(x, y) minus the lowest f(x, .) that any start, scout or probe found.
+        gap_allowed: the tolerance on the gap; a smaller gap counts as closed.
+        tol: the tolerance used: the requested one, or the finest that the dtype allows.
+        stationarity: the free gradient of the barrier problem relative to the gradient of F. Large at a kink of the
+            value function, where the lower-level solution jumps.
+        multimodal: whether f(x, .) was found to have a minimum that is not its lowest.
+        starts: the number of starts.
+        solved: the number of starts that ended with a closed gap.
+        agreeing: the number of these whose F equals that of the result, within the tolerance.
+        status: how the chosen start ended; None if it was still running.
+        advice: what to do next.
+
+    Example:
+        >>> import torch, bvfim
+        >>> toy = bvfim.testproblems.sine(a=2)
+        >>> start = torch.zeros(1, dtype=torch.float64)
+        >>> shown = bvfim.solve(toy.problem, start, start, bvfim.AdaptiveBVFIM(starts=4)).certificate
+        >>> shown.relaxed < toy.upper < shown.polished, shown.gap < shown.gap_allowed, shown.solved
+        (True, True, 4)
+    """
+
+    relaxed: float
+    polished: float
+    gap: float
+    gap_allowed: float
+    tol: float
+    stationarity: float
+    multimodal: bool
+    starts: int
+    solved: int
+    agreeing: int
+    status: Status | None
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        if self.status is None:
+            return "The run stopped before it finished: raise steps."
+        if self.status is not Status.CONVERGED:
+            return self.status.advice
+        if self.starts == 1:
+            more = "several lower-level minima were found; " if self.multimodal else ""
+            return f"Solved from one start, which shows a local optimum ({more}try starts=8)."
+        if self.agreeing == 1:
+            return "Only one start found this F: raise starts, since a lower F may exist."
+        return f"{self.agreeing} of {self.starts} starts agree."
+
+    def __str__(self) -> str:
+        return (
+            f"F in [{self.relaxed:.6g}, {self.polished:.6g}], lower-level gap {self.gap:.2g} (allowed: "
+            f"{self.gap_allowed:.2g}), stationarity {self.stationarity:.2g}, the lower level "
+            f"{'has' if self.multimodal else 'showed no'} other minima; {self.solved} of {self.starts} starts solved "
+            f"within tol = {self.tol:.2g}, {self.agreeing} agree. {self.advice}"
+        )

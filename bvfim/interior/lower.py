@@ -1,0 +1,128 @@
+"""The lower level for many starts at once: where z may start, and its descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim.interior.batch import Batch, BatchAt
+from bvfim.interior.lbfgs import Memory, Points, minimise, unit
+from bvfim.interior.space import Space
+
+LOWER_STEPS = 60
+"""Steps of L-BFGS in one descent of f; what is left is done by the next, which begins where it ended."""
+SEED_OF_START, SEED_OF_STAGE = 1_000_003, 1_009
+"""Primes that keep the random numbers of starts, stages and draws apart."""
+
+
+class LowerFunction:
+    """f(x, .) for each row x. The first trial of a search is mostly taken: it brings its gradient along."""
+
+    def __init__(self, at: BatchAt, tol: Tensor) -> None:
+        self.at, self.tol = at, tol
+        self.at_first = torch.ones_like(tol, dtype=torch.bool)
+        self.gradients = torch.empty(0)
+
+    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
+        """f."""
+        if attempt > 0:
+            self.at_first[rows] = False
+            return self.at.take(rows).lower(w)
+        value, gradient = self.at.take(rows).lower_grad(w)
+        self.gradients = w.new_empty(len(self.tol), w.shape[1]).index_copy(0, rows, gradient)
+        self.at_first[rows] = True
+        return value
+
+    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
+        """f_y, from the first trial where that was taken."""
+        later = ~self.at_first[rows]
+        if bool(later.any()):
+            self.gradients[rows[later]] = self.at.take(rows[later]).lower_grad(w[later])[1]
+        return self.gradients[rows]
+
+    def scale(self, reduced: Tensor) -> Tensor:
+        """A unit first step."""
+        return unit(reduced)
+
+    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
+        """f can fall by no more than the tolerance."""
+        return decrease <= self.tol[rows]
+
+
+class Descended(NamedTuple):
+    """The end of a descent of f: where, f there, and whether the tolerance was reached."""
+
+    y: Tensor
+    f: Tensor
+    settled: Tensor
+
+
+@dataclass(frozen=True)
+class Interior:
+    """What a stage needs: the problem, the spaces of x, y and w = (x, y), and where its random numbers come from."""
+
+    batch: Batch
+    w: Space
+    scouts: int
+    seed: int
+    stage: int
+
+    def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """x and y of w."""
+        return w[:, : self.batch.x.size], w[:, self.batch.x.size :]
+
+    def uniform(self, members: Tensor, draw: int, count: int, size: int) -> Tensor:
+        """Numbers in [0, 1) that depend on the start, the stage and the number of the draw alone."""
+        tables = []
+        for member in members.tolist():
+            seed = ((self.seed + member) * SEED_OF_START + self.stage) * SEED_OF_STAGE + draw
+            generator = torch.Generator().manual_seed(seed % 2**63)
+            tables.append(torch.rand(count, size, generator=generator, dtype=torch.float64))
+        return torch.stack(tables)
+
+    def around(self, members: Tensor, y: Tensor, draw: int) -> Tensor:
+        """Scouts: near y at random scales, with one entry resampled, and far off, in turn; (B, scouts, n)."""
+        low, high = (bound[:, None] for bound in self.batch.y.region(y))
+        numbers = self.uniform(members, draw, self.scouts, y.shape[1] + 1).to(y)
+        choice, u = numbers[..., :1], numbers[..., 1:]
+        far, centre = low + (high - low) * u, y[:, None]
+        near = centre + (high - low) * 10 ** (-2 * choice) * (u - 0.5)
+        entry = (choice * y.shape[1]).long().clamp_max(y.shape[1] - 1)
+        one = torch.where(torch.arange(y.shape[1], device=y.device) == entry, far, centre)
+        turn = torch.arange(self.scouts, device=y.device)[:, None] % 3
+        found = torch.where(turn == 0, near, torch.where(turn == 1, one, far))
+        return self.batch.y.project(found)
+
+    def descend(self, at: BatchAt, y: Tensor, tol: Tensor, memory: Memory | None = None) -> Descended:
+        """L-BFGS on f(x, .) until it can fall by no more than ``tol``."""
+        memory = Memory.empty(y) if memory is None else memory
+        f, gradient = at.lower_grad(y)
+        tol = torch.maximum(tol, torch.finfo(y.dtype).eps * f.abs())
+        points, settled = minimise(LowerFunction(at, tol), Points(y, f, gradient), self.batch.y, memory, LOWER_STEPS)
+        return Descended(points.w, points.value, settled)
+
+
+class Best(NamedTuple):
+    """The candidate of lowest f for each row: which, the point, its value; and the values of all."""
+
+    which: Tensor
+    y: Tensor
+    f: Tensor
+    values: Tensor
+
+
+def best_of(at: BatchAt, candidates: Tensor) -> Best:
+    """The best of (B, k, n) candidates."""
+    values = at.lower_many(candidates)
+    values = torch.where(values.isfinite(), values, torch.inf)
+    which = values.argmin(1)
+    everyone = torch.arange(len(which), device=which.device)
+    return Best(which, candidates[everyone, which], values[everyone, which], values)
+
+
+def remembered(archive: Tensor, rows: Tensor, z: Tensor) -> Tensor:
+    """The archives, with z in the place of the oldest entry of some rows."""
+    return archive.index_copy(0, rows, torch.cat([archive[rows, 1:], z[:, None]], 1))

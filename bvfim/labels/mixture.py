@@ -1,0 +1,266 @@
+"""Class probabilities from labels of which some are wrong and a few are trusted.
+
+The model of the data is p(given label j | row) = Σ_k p_k(row) T[k, j] for the noisy rows and p_y(row) for the trusted
+ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of models that have not seen the row: kernel ridge regressions,
+and the bilevel network of :mod:`bvfim.labels.network`. Everything that is chosen (the width γ of a kernel, its
+penalty λ, the rounds r of self-training, the scales s, the weights w and T) is chosen by the likelihood of the labels
+under this model. So nothing has to be known about the noise beforehand, and every noisy row helps to calibrate the
+probabilities, not the trusted ones alone.
+
+A round of self-training replaces the targets of the noisy rows by their posterior probabilities. It is done separately
+without each fold, and the fold is scored by what was trained without it: no row is judged by a model that its own label
+has reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
+from scipy.special import log_softmax, softmax
+
+from bvfim.labels import network, noise_matrix
+from bvfim.labels.arrays import Array, Labels
+from bvfim.labels.ridge import Features, Ridge, folded
+
+PUBLISHED = network.Config()
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the models are chosen from.
+
+    Args:
+        widths: γ, in units of one over the median squared distance of two rows.
+        penalties: λ.
+        rounds: of self-training, at most.
+        scales: of the scores inside the softmax.
+        trust: what a trusted row weighs in a regression beside a noisy one.
+        landmarks: how many rows the kernels are expanded in, at most.
+        folds: how many parts of the rows are left out in turn.
+        members: how many of the best models are mixed.
+        rate: the share of wrong labels that the first round assumes.
+        bilevel: the network; None leaves it out.
+    """
+
+    widths: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
+    penalties: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+    rounds: int = 2
+    scales: tuple[float, ...] = tuple(np.geomspace(0.3, 30.0, 13))
+    trust: float = 3.0
+    landmarks: int = 600
+    folds: int = 5
+    members: int = 8
+    rate: float = 0.3
+    bilevel: network.Config | None = PUBLISHED
+
+    def short(self) -> Config:
+        """Enough to compare two ways of scaling the rows."""
+        return replace(self, widths=(1.0,), rounds=0, members=1, bilevel=None)
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows: the noisy ones first, then the trusted ones.
+
+    Attributes:
+        inputs: of all of them.
+        given: the labels of the noisy rows.
+        trusted: the labels of the trusted rows.
+        classes: how many there are.
+    """
+
+    inputs: Array
+    given: Labels
+    trusted: Labels
+    classes: int
+
+    def targets(self, noisy: Array) -> Array:
+        """Targets of the noisy rows, and under them the trusted labels."""
+        return np.concatenate([noisy, np.eye(self.classes)[self.trusted]])
+
+    def posterior(self, log_p: Array, T: Array) -> tuple[Array, float]:
+        """The probabilities of the noisy rows' true classes, and the logarithm of the probability of all labels."""
+        n = len(self.given)
+        q, likelihood = noise_matrix.posterior(np.exp(log_p[:n]), T, self.given)
+        return q, likelihood + float(log_p[n:][np.arange(len(self.trusted)), self.trusted].sum())
+
+    def likelihood(self, logits: Array, T: Array, rounds: int = 3) -> tuple[float, Array]:
+        """The logarithm of the probability of all labels, at the matrix after some rounds from T; and that matrix."""
+        log_p = log_softmax(logits, 1)
+        T = noise_matrix.estimate(np.exp(log_p[: len(self.given)]), T, self.given, rounds)
+        return self.posterior(log_p, T)[1], T
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel ridge regression on all rows, with the λ and the rounds of self-training that it was made by."""
+
+    features: Features
+    coefficients: Array
+    penalty: float
+    rounds: int
+
+    def __call__(self, inputs: Array) -> Array:
+        """The scores of new rows."""
+        return self.features(inputs) @ self.coefficients
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model.
+
+    Attributes:
+        model: scores new rows.
+        scores: of the training rows, none of which the scoring model has seen.
+        scale: by which the scores are multiplied; T: the noise matrix; likelihood: of the labels.
+    """
+
+    model: Callable[[Array], Array]
+    scores: Array
+    scale: float
+    T: Array
+    likelihood: float
+
+
+def self_trained(rows: TrainingRows, features: Features, fold: Labels, config: Config) -> Iterator[Member]:
+    """The models of one kernel: every penalty, after each round of self-training."""
+    n = len(rows.given)
+    weights = np.concatenate([np.ones(n), np.full(len(rows.trusted), config.trust)])
+    whole, without = folded(features(rows.inputs), weights, fold, np.array(config.penalties))
+    start = noise_matrix.flat(rows.classes, config.rate)
+    first = rows.targets(noise_matrix.unbiased(rows.given, start))
+    for j, penalty in enumerate(config.penalties):
+        models, targets, T = [whole, *without], [first] * (1 + len(without)), start
+        scores = whole.scores(first, j)  # the first targets hold no row but their own
+        for r in range(config.rounds + 1):
+            model = Kernel(features, whole.coefficients(targets[0], j), penalty, r)
+            member = scaled(rows, model, scores, T, config)
+            scale, T = member.scale, member.T
+            yield member
+            if r < config.rounds:
+                targets = [
+                    rows.targets(_believed(rows, model, own, j, scale, T))
+                    for model, own in zip(models, targets, strict=True)
+                ]
+                scores = _out_of_fold(without, targets[1:], fold, j)
+
+
+def scaled(rows: TrainingRows, model: Callable[[Array], Array], scores: Array, T: Array, config: Config) -> Member:
+    """A model at the scale that makes the labels most likely, with the noise matrix that belongs to it."""
+    tried = [(*rows.likelihood(scale * scores, T), scale) for scale in config.scales]
+    likelihood, T, scale = max(tried, key=lambda one: one[0])
+    return Member(model, scores, scale, T, likelihood)
+
+
+def _believed(rows: TrainingRows, model: Ridge, targets: Array, penalty: int, scale: float, T: Array) -> Array:
+    """What a model makes of the labels of the noisy rows."""
+    scores = model.scores(targets, penalty)[: len(rows.given)]
+    return noise_matrix.posterior(softmax(scale * scores, 1), T, rows.given)[0]
+
+
+def _out_of_fold(without: Sequence[Ridge], targets: Sequence[Array], fold: Labels, penalty: int) -> Array:
+    found = np.empty_like(targets[0])
+    for k, (model, own) in enumerate(zip(without, targets, strict=True)):
+        found[fold == k] = model.scores(own, penalty)[fold == k]
+    return found
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The mixed model.
+
+    Attributes:
+        members: the models; weights: of their scores, scales included.
+        T: the noise matrix.
+        p: the class probabilities of the training rows, out of sample; q: of the noisy ones given their labels.
+        likelihood: the logarithm of the probability of all labels.
+    """
+
+    members: tuple[Member, ...]
+    weights: Array
+    T: Array
+    p: Array
+    q: Array
+    likelihood: float
+
+    def predict(self, inputs: Array) -> Array:
+        """The class probabilities of new rows."""
+        logits = 0.0
+        for member, weight in zip(self.members, self.weights, strict=True):
+            logits = logits + weight * member.model(inputs)
+        return softmax(logits, 1)
+
+
+def mixed(rows: TrainingRows, best: Sequence[Member], alternations: int = 4) -> Mixture:
+    """Members, with weights and a noise matrix that make the labels likely.
+
+    The weights are positive, w_m = e^(a_m) s_m, and a_m is drawn to an equal share by a standard normal prior. The
+    derivative of the likelihood by the logits of a row is q - p, or e_y - p where the row is trusted.
+    """
+    scores = np.stack([member.scale * member.scores for member in best])
+    equal, T = -np.log(len(best)), best[0].T
+
+    def loss(a: Array) -> tuple[float, Array]:
+        shares = np.exp(a)
+        log_p = log_softmax(np.tensordot(shares, scores, 1), 1)
+        q, likelihood = rows.posterior(log_p, T)
+        slope = shares * np.tensordot(scores, rows.targets(q) - np.exp(log_p), ((1, 2), (0, 1)))
+        return 0.5 * float((a - equal) @ (a - equal)) - likelihood, a - equal - slope
+
+    a = np.full(len(best), equal)
+    for _ in range(alternations):
+        a = minimize(loss, a, jac=True, method="L-BFGS-B", options={"maxiter": 30}).x
+        logits = np.tensordot(np.exp(a), scores, 1)
+        likelihood, T = rows.likelihood(logits, T, rounds=10)
+    log_p = log_softmax(logits, 1)
+    weights = np.exp(a) * [member.scale for member in best]
+    kept = tuple(replace(member, scores=np.empty((0, rows.classes))) for member in best)
+    return Mixture(kept, weights, T, np.exp(log_p), rows.posterior(log_p, T)[0], likelihood)
+
+
+def fit(
+    rows: TrainingRows, seed: int, config: Config, progress: Callable[[float], object] = lambda share: None
+) -> Mixture:
+    """Fit and mix the models of every kernel.
+
+    Args:
+        rows: the data; their inputs should be scaled so that distances mean something.
+        seed: of the landmarks and the folds.
+        config: what is chosen from.
+        progress: is told which share is done.
+
+    Example:
+        >>> import numpy as np
+        >>> from bvfim.labels.mixture import Config, TrainingRows, fit
+        >>> inputs = np.repeat([[-1.0], [1.0]], 30, 0) + 0.1 * np.random.default_rng(0).normal(size=(60, 1))
+        >>> given = np.repeat([0, 1], 30)
+        >>> given[:6] = 1
+        >>> found = fit(TrainingRows(inputs, given, np.array([], int), 2), 0, Config())
+        >>> (found.q.argmax(1) != given).nonzero()[0].tolist()
+        [0, 1, 2, 3, 4, 5]
+    """
+    rng = np.random.default_rng(seed)
+    count, noisy = len(rows.inputs), len(rows.given)
+    landmarks = rows.inputs[rng.permutation(count)[: config.landmarks]]
+    folds = max(2, min(config.folds, noisy))
+    fold = np.concatenate([rng.permutation(size) % folds for size in (noisy, count - noisy)])
+    distances = pdist(landmarks[:1000], "sqeuclidean")
+    unit = 1.0 / max(float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0, 1e-12)
+    members: list[Member] = []
+    for k, width in enumerate(config.widths, 1):
+        members += self_trained(rows, Features.of(landmarks, width * unit), fold, config)
+        progress(k / (len(config.widths) * (2 if config.bilevel else 1)))
+    best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
+    return mixed(rows, [*best, *_bilevel(rows, fold, seed, best[0].T, config)])
+
+
+def _bilevel(rows: TrainingRows, fold: Labels, seed: int, T: Array, config: Config) -> list[Member]:
+    """The bilevel network, where there are trusted rows for its upper level."""
+    if config.bilevel is None or not len(rows.trusted):
+        return []
+    found = network.trained(rows.inputs, rows.given, rows.trusted, rows.classes, fold, seed, config.bilevel)
+    return [] if found is None else [scaled(rows, *found, T, config)]

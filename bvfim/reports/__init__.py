@@ -1,0 +1,1 @@
+"""Results as files, pictures and pages: what experiments and commands share."""

@@ -1,0 +1,113 @@
+"""The start of the command: what it loads, and what it says where an extra is missing."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import bvfim
+from bvfim.app import cli, cli_bench, main
+from bvfim.core import extras
+
+
+def started(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_version_and_help_load_no_torch(argument):
+    """A second on an idle machine; what makes it so is that nothing large is loaded."""
+    code = f"""if True:
+        import sys, json
+        sys.argv = ["bvfim", "{argument}"]
+        from bvfim.app.main import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        large = ("torch", "numpy", "pandas", "matplotlib", "scipy", "sklearn")
+        print(json.dumps([name for name in large if name in sys.modules]))
+    """
+    begin = time.perf_counter()
+    lines = started(code).splitlines()
+    assert json.loads(lines[-1]) == []
+    assert any("bvfim" in line for line in lines[:-1])
+    assert time.perf_counter() - begin < 5  # beside other tests; the benchmark start.py measures it alone
+
+
+def test_solve_and_the_methods_load_the_solver_alone():
+    code = """if True:
+        import json, sys, torch
+        before = set(sys.modules)
+        import bvfim
+        bvfim.solve, bvfim.methods.ALL, bvfim.Problem
+        names = ("scipy", "sklearn", "matplotlib", "rich", "typer", "pandas", "jinja2", "PIL", "pooch")
+        print(json.dumps([len(set(sys.modules) - before), [n for n in names if n in sys.modules]]))
+    """
+    count, loaded = json.loads(started(code))
+    assert count <= 300
+    assert loaded == []
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Pretend that some packages are not installed."""
+
+    def hide(*modules):
+        found = extras.find_spec
+        monkeypatch.setattr(extras, "find_spec", lambda name: None if name in modules else found(name))
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("command", "hidden", "packages", "extras"),
+    [
+        ("clean", ("sklearn",), "scikit-learn", "labels"),
+        ("clean", ("typer", "PIL"), "typer, pillow", "app,labels"),
+        ("solve", ("rich",), "rich", "app"),
+        ("bench", ("pooch",), "pooch", "reproduce"),
+        ("--help", ("typer",), "typer", "app"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(without, monkeypatch, capsys, command, hidden, packages, extras):
+    without(*hidden)
+    monkeypatch.setattr(sys, "argv", ["bvfim", command])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    what = "bvfim" if command == "--help" else f"bvfim {command}"
+    assert capsys.readouterr().err == (
+        f"error: {what} needs packages that are not installed ({packages}): pip install 'bvfim[{extras}]'\n"
+    )
+
+
+def test_the_version_needs_no_extra(without, monkeypatch, capsys):
+    without("typer", "rich")
+    monkeypatch.setattr(sys, "argv", ["bvfim", "--version"])
+    main.main()
+    assert capsys.readouterr().out == f"bvfim {bvfim.__version__}\n"
+
+
+def test_what_the_help_names_is_what_there_is():
+    from bvfim.data.fewshot import NAMES
+    from bvfim.reproduce.bench import labels, problems, speed
+    from bvfim.reproduce.experiments.cleaning_settings import DATA
+
+    assert tuple(DATA) == cli.CLEANING_DATA
+    assert cli.FEW_SHOT_DATA == NAMES
+    assert labels.Config().data == cli_bench.LABEL_DATA
+    for command, config in (
+        (cli_bench.bench_speed, speed.Config()),
+        (cli_bench.bench_problems, problems.Config()),
+        (cli_bench.bench_labels, labels.Config()),
+    ):
+        for name, parameter in inspect.signature(command).parameters.items():
+            stated = getattr(config, name, None)
+            if isinstance(stated, int | float) and parameter.default is not None:
+                assert parameter.default == stated, name
