@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import bvfim
-from bvfim.core.refit import refit
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.reports.report import machine
 from bvfim.reproduce.bench.problems import adam
 from bvfim.reproduce.experiments import cleaning
@@ -62,7 +62,7 @@ def refitted(task: cleaning.Task, x: torch.Tensor, ys: list[Any], iterations: in
     at = task.problem.counted_anew().at(x)
 
     def descended(y: Any, target: float) -> Any:
-        found = refit(at, y, iterations, 1e-12, target)
+        found = lower_minimum(at, y, iterations, 1e-12, target)
         assert found is not None
         return found[0]
 

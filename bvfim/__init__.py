@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from bvfim import sets as sets
     from bvfim import testproblems as testproblems
     from bvfim.core.batches import Batches as Batches
+    from bvfim.core.batches import Shuffled as Shuffled
     from bvfim.core.check import HypergradientCheck as HypergradientCheck
     from bvfim.core.check import Verdict as Verdict
     from bvfim.core.check import check_hypergradient as check_hypergradient
     from bvfim.core.compare import compare as compare
-    from bvfim.core.evaluator import Draw as Draw
+    from bvfim.core.draw import Draw as Draw
     from bvfim.core.hypergradient import hypergradient as hypergradient
+    from bvfim.core.one_scale import OneScale as OneScale
     from bvfim.core.problem import Problem as Problem
+    from bvfim.core.refit import Refit as Refit
+    from bvfim.core.refit import refit as refit
     from bvfim.core.run import Run as Run
     from bvfim.core.solution import Solution as Solution
     from bvfim.core.solve import solve as solve
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from bvfim.methods import Estimator as Estimator
     from bvfim.methods import LowerValue as LowerValue
     from bvfim.methods import Neumann as Neumann
+    from bvfim.methods import StochasticBVFIM as StochasticBVFIM
     from bvfim.sets import Ball as Ball
     from bvfim.sets import Box as Box
     from bvfim.sets import Simplex as Simplex
@@ -57,13 +62,15 @@ if TYPE_CHECKING:
 
 MODULES = ("callbacks", "checkpoint", "dynamics", "methods", "schedules", "sets", "testproblems")
 NAMES = {
-    "bvfim.core.batches": ("Batches",),
+    "bvfim.core.batches": ("Batches", "Shuffled"),
     "bvfim.core.check": ("HypergradientCheck", "Verdict", "check_hypergradient"),
     "bvfim.core.compare": ("compare",),
     "bvfim.core.hypergradient": ("hypergradient",),
     "bvfim.core.solve_many": ("solve_many",),
-    "bvfim.core.evaluator": ("Draw",),
+    "bvfim.core.draw": ("Draw",),
+    "bvfim.core.one_scale": ("OneScale",),
     "bvfim.core.problem": ("Problem",),
+    "bvfim.core.refit": ("Refit", "refit"),
     "bvfim.core.run": ("Run",),
     "bvfim.core.solution": ("Solution",),
     "bvfim.core.solve": ("solve",),
@@ -73,6 +80,7 @@ NAMES = {
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
         "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "Estimator", "LowerValue", "Neumann",
+        "StochasticBVFIM",
     ),
     "bvfim.sets": ("Ball", "Box", "Simplex"),
     "bvfim.status": (

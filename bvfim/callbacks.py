@@ -49,13 +49,16 @@ def error_stream() -> Any:
 
 @dataclass
 class ProgressBar:
-    """A progress bar with the rate, the time left, F and f; in a file or a pipe, a line from time to time.
+    """A progress bar with the rate, the time left, F, f and the gap; in a file or a pipe, a line from time to time.
 
-    The rate and the time left do not count steps taken before a resume.
+    The rate and the time left do not count steps taken before a resume. :func:`bvfim.solve` shows one by itself on a
+    terminal and in a notebook; the environment variable ``BVFIM_PROGRESS=0`` or ``solve(progress=False)`` switches that
+    off.
 
     Args:
         title: the text before the bar.
         pause: without a terminal, the seconds between two lines.
+        delay: the seconds before it appears; a run that is shorter shows nothing.
         console: where to draw, a ``rich.console.Console``; by default stderr, with plain lines if rich is not
             installed.
 
@@ -73,16 +76,16 @@ class ProgressBar:
     title: str = "solve"
     pause: float = 30.0
     console: Any = field(default=None, repr=False)
+    delay: float = 0.0
     _bar: Any = field(default=None, init=False, repr=False)
     _task: Any = field(default=None, init=False, repr=False)
     _last: float = field(default=-math.inf, init=False, repr=False)
     _k: int = field(default=-1, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self.console = error_stream() if self.console is None else self.console
-
     def __call__(self, run: Run) -> None:
         """Advance the bar."""
+        if not self._due(run):
+            return
         if not (self.console.is_interactive or self.console.is_jupyter):
             if time.monotonic() - max(self._last, run.started) >= self.pause:
                 self._say(run)
@@ -100,13 +103,20 @@ class ProgressBar:
         self._task = self._bar.add_task(self.title, total=run.steps, completed=run.k, pace="")
         self._bar.start()
 
+    def _due(self, run: Run) -> bool:
+        """Whether the delay is over; what it is drawn on is loaded only then."""
+        due = run.seconds - run.seconds_before >= self.delay
+        if due and self.console is None:
+            self.console = error_stream()
+        return due
+
     def finish(self, run: Run) -> None:
         """Stop the bar where it is, or print the last step."""
         said = self._last >= run.started and self._k == run.k
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        elif run.rows and not said:
+        elif run.rows and not said and self._due(run):
             self._say(run)
 
     def _say(self, run: Run) -> None:
@@ -125,7 +135,26 @@ def _pace(run: Run) -> str:
 
 
 def _values(run: Run) -> str:
-    return f"F {run.row['upper']:.4g}  f {run.row['lower']:.4g}"
+    gap = f"  gap {run.row['gap']:.2g}" if "gap" in run.row else ""
+    return f"F {run.row['upper']:.4g}  f {run.row['lower']:.4g}{gap}"
+
+
+DELAY = 2.0
+"""The progress that a run shows by itself appears after this many seconds."""
+
+
+def own_progress(asked: bool | None) -> list[ProgressBar]:
+    """The progress bar of a run: as asked for, or if None on a terminal and in a notebook.
+
+    Example:
+        >>> from bvfim.callbacks import own_progress
+        >>> own_progress(False), len(own_progress(True))
+        ([], 1)
+    """
+    if asked is None:
+        watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+        asked = watched and os.environ.get("BVFIM_PROGRESS") != "0"
+    return [ProgressBar(pause=10.0, delay=DELAY)] if asked else []
 
 
 @dataclass

@@ -14,13 +14,15 @@ ROOT = Path(bvfim.__file__).parent
 
 SOLVER = [
     "version", "status", "core.extras", "tree", "schedules", "sets",
-    "core.backends", "core.evaluator", "core.problem", "core.validate", "core.batches",
+    "core.evaluations", "core.backends", "core.draw", "core.evaluator", "core.problem", "core.validate", "core.batches",
     "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
-    "core.following", "checkpoint", "core.solution", "core.history", "core.stepper", "core.run", "core.solve",
+    "core.following", "core.one_scale", "core.range_test", "core.single_loop",
+    "checkpoint", "core.solution", "core.history", "core.stepper", "core.run",
+    "core.lower_minimum", "core.refit", "callbacks", "core.solve",
     "core.batched",
     "core.solve_many",
-    "core.hypergradient", "callbacks", "core.memory", "core.refit", "core.check", "core.compare",
+    "core.hypergradient", "core.memory", "core.check", "core.compare",
     "testproblems", "core",
 ]  # fmt: skip
 """The solver, from the bottom up."""
@@ -81,7 +83,7 @@ def test_the_solver_stands_alone():
 
 def test_no_method_imports_another():
     names = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__", "base", "explicit"}
-    assert len(names) == 8
+    assert len(names) == 9
     for name in names:
         assert not {f"methods.{other}" for other in names - {name}} & set(imported(FILES[f"methods.{name}"]))
 

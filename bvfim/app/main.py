@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from bvfim.core.extras import MissingExtraError, require_extras
@@ -28,6 +29,7 @@ def main() -> None:
     except MissingExtraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    os.environ.setdefault("BVFIM_PROGRESS", "0")  # the commands show their own, from several processes
     from bvfim.app.cli import run
 
     run()

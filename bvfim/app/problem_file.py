@@ -28,7 +28,7 @@ from bvfim.core.run import Callback, check_steps
 from bvfim.core.solution import Solution
 from bvfim.core.solve import solve
 from bvfim.core.validate import validate
-from bvfim.methods import AdaptiveBVFIM, Estimator, Method, as_method, by_name
+from bvfim.methods import AdaptiveBVFIM, Chosen, as_method, by_name
 from bvfim.reports.describe import named, point, shapes
 from bvfim.status import BvfimError, BvfimWarning, MethodError, ProblemError
 from bvfim.tree import Tree
@@ -74,7 +74,7 @@ class Stated:
     problem: Problem
     x: Tree
     y: Tree
-    method: Method | Estimator | None = None
+    method: Chosen | None = None
     optimizer: OptimizerFactory | None = None
     steps: int = 500
     tol: float | None = None

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.backends import Functional
-from bvfim.core.evaluator import Evaluations
+from bvfim.core.evaluations import Evaluations
 from bvfim.core.problem import Problem
 from bvfim.methods import BVFIM, CG, Estimator, Neumann
 from bvfim.status import MethodError, warn

@@ -15,7 +15,7 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.accelerate import Plain
 from bvfim.core.backends import FUNCTIONAL
-from bvfim.core.evaluator import Evaluations
+from bvfim.core.evaluations import Evaluations
 from bvfim.core.following import Following, OptimizerFactory
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import KINDS

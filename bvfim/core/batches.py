@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 
-from bvfim.core.evaluator import Draw, Several
+from bvfim.core.draw import Draw, Several
 from bvfim.status import ProblemError
+
+EPOCHS = 1_000_003
+"""Seeds of epochs do not meet those of other seeds before this many epochs."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,56 @@ class Batches:
     def __post_init__(self) -> None:
         if self.every not in ("upper", "inner"):
             raise ProblemError(f"Batches: every must be upper or inner, not {self.every!r}")
+
+
+class Shuffled:
+    """An endless stream of batches of row numbers: every row once an epoch, in a new order each time.
+
+    The numbers are made where the rows are, to gather a batch as ``rows[i]``; the rows of an incomplete last batch are
+    left to the other epochs. The position can be saved, so that a resumed run goes on with what would have come next.
+
+    Args:
+        rows: the number of rows.
+        size: the number of rows of a batch; all of them if there are fewer.
+        seed: of the order.
+        device: where the row numbers are wanted.
+
+    Example:
+        >>> import bvfim
+        >>> stream = bvfim.Shuffled(rows=6, size=3, seed=1)
+        >>> sorted([*next(stream).tolist(), *next(stream).tolist()])
+        [0, 1, 2, 3, 4, 5]
+    """
+
+    def __init__(self, rows: int, size: int, seed: int = 0, device: str | torch.device = "cpu") -> None:
+        for name, number in (("rows", rows), ("size", size)):
+            if not isinstance(number, int) or number < 1:
+                raise ProblemError(f"Shuffled: {name} must be a whole number of at least 1, not {number!r}")
+        self.rows, self.size, self.seed, self.device = rows, min(size, rows), seed, device
+        self._drawn = 0
+        self._order: torch.Tensor | None = None
+
+    def __iter__(self) -> Shuffled:
+        """Itself: it has no end."""
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        """The next batch."""
+        epoch, i = divmod(self._drawn, self.rows // self.size)
+        if i == 0 or self._order is None:
+            generator = torch.Generator().manual_seed((self.seed * EPOCHS + epoch) % 2**63)
+            self._order = torch.randperm(self.rows, generator=generator).to(self.device)
+        self._drawn += 1
+        return self._order[i * self.size : (i + 1) * self.size]
+
+    def state_dict(self) -> dict[str, int]:
+        """The number of batches drawn."""
+        return {"drawn": self._drawn}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on after so many batches."""
+        self._drawn = state["drawn"]
+        self._order = None
 
 
 class Stream:
@@ -149,6 +202,11 @@ class Draws:
         sources = [batches.upper, batches.lower] if isinstance(batches, Batches) else [batches]
         self._streams = [] if batches is None else [Stream(source) for source in sources]
         self._several = inner_steps + 1 if isinstance(batches, Batches) and batches.every == "inner" else 0
+
+    @property
+    def given(self) -> bool:
+        """Whether there are batches at all."""
+        return bool(self._streams)
 
     def draw(self) -> Any:
         """The next batch, the next pair of batches, or ``None``."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.implicit import implicit_gradient
 from bvfim.core.linear import dense
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.problem import Problem
-from bvfim.core.refit import refit
 from bvfim.core.validate import validate
 from bvfim.methods import Estimator, Info, State, as_estimator
 from bvfim.status import ProblemError
@@ -209,7 +209,7 @@ def _is_sound(point: _Point, sound: Estimator, differences: tuple[Tensor, float]
 def _implicit_at_minimum(point: _Point, y: Tree) -> Tensor | None:
     """The exact implicit gradient where the lower level is solved; ``None`` where there is none to trust."""
     at = point.problem.at(point.x, point.data)
-    found = refit(at, y) if tree.size(y) <= DENSE_LIMIT else None
+    found = lower_minimum(at, y) if tree.size(y) <= DENSE_LIMIT else None
     if found is None:
         return None
     _, _, gradient, linear = implicit_gradient(at, found[0], dense)

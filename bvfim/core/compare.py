@@ -9,10 +9,10 @@ import torch
 
 from bvfim import tree
 from bvfim.core.batches import Draws
-from bvfim.core.evaluator import Evaluations
+from bvfim.core.evaluations import Evaluations
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.memory import PeakMemory
 from bvfim.core.problem import Problem
-from bvfim.core.refit import refit
 from bvfim.core.run import Run
 from bvfim.core.solution import Solution
 from bvfim.core.solve import solve
@@ -102,7 +102,7 @@ def _gap(problem: Problem, solution: Solution) -> float:
     at = problem.counted_anew().at(solution.x)
     lowest = solution.lower
     for start in (solution.y, solution.z):
-        found = refit(at, start)
+        found = lower_minimum(at, start)
         if found is None:
             return float("nan")
         lowest = min(lowest, found[1])

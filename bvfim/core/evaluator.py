@@ -7,9 +7,7 @@ r"""The problem at one x: values, derivatives, and counts of both.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +16,8 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.backends import Backend, Objective, Pullback
+from bvfim.core.draw import Draw, Several
+from bvfim.core.evaluations import Evaluations
 from bvfim.tree import Tree
 
 Weigh = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -28,66 +28,15 @@ MAPPED = 4
 """Up to how many points are evaluated one by one: setting a map up takes as long."""
 
 
-@dataclass
-class Evaluations:
-    """The number of evaluations of each kind.
+class Saddle(NamedTuple):
+    """F(x, y), f(x, y) and f(x, z), and the gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x, y and z."""
 
-    ``upper`` and ``lower`` count gradients of F and f, ``forward`` values without a gradient, ``hvp``
-    products with the lower Hessian, ``jvp`` products with the mixed second derivative.
-    """
-
-    upper: int = 0
-    lower: int = 0
-    forward: int = 0
-    hvp: int = 0
-    jvp: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return dataclasses.asdict(self)
-
-    def reset(self, **counts: int) -> None:
-        """Go back to these counts."""
-        for kind, number in counts.items():
-            setattr(self, kind, number)
-
-    def columns(self) -> dict[str, int]:
-        """The counts as tables name them, where ``upper`` and ``lower`` are F and f."""
-        return {f"{kind}_evaluations": number for kind, number in self.as_dict().items()}
-
-    def add(self, upper: int = 0, lower: int = 0, forward: int = 0, hvp: int = 0, jvp: int = 0) -> None:
-        """Count some more."""
-        self.upper += upper
-        self.lower += lower
-        self.forward += forward
-        self.hvp += hvp
-        self.jvp += jvp
-
-
-class Draw(NamedTuple):
-    """The pair of batches drawn by :class:`bvfim.Batches`: one for each objective.
-
-    Example:
-        >>> import bvfim
-        >>> bvfim.Draw(upper="validation rows", lower="training rows").lower
-        'training rows'
-    """
-
-    upper: Any
-    lower: Any
-
-
-class Several(NamedTuple):
-    """The batches of f for one upper step: one for each inner step, and a last one for its values.
-
-    Example:
-        >>> import bvfim
-        >>> from bvfim.core.evaluator import Several
-        >>> bvfim.Draw(upper="validation rows", lower=Several(("rows 0", "rows 1"))).lower.draws[-1]
-        'rows 1'
-    """
-
-    draws: tuple[Any, ...]
+    upper: Tensor
+    lower: Tensor
+    lower_z: Tensor
+    in_x: Tree
+    in_y: Tree
+    in_z: Tree
 
 
 class Objectives(Protocol):
@@ -257,6 +206,41 @@ class At:
 
         value, pull, (F, f) = self.backend.vjp(barrier, self.u, has_aux=True)
         return F, f, self.pull(pull(torch.ones_like(value), of=0))
+
+    def saddle_grad(self, y: Tree, z: Tree, a: Tensor, b: Tensor) -> Saddle:
+        """The gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x, y and z, in one backward pass.
+
+        An objective that draws random numbers (dropout, augmentation) draws the same for y and for z.
+        """
+        self.note(upper=1, lower=2)
+
+        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+            if self.problem.joint is None:
+                F, noise = self.F(u, y), self.random_state()
+                f = self.f(u, y)
+            else:
+                noise = self.random_state()
+                F, f = self.both(u, y)
+            self.restore_random_state(noise)
+            f_z = self.f(u, z)
+            return a * F + b * (f - f_z), (F, f, f_z)
+
+        value, pull, (F, f, f_z) = self.backend.vjp(saddle, self.u, y, z, has_aux=True)
+        in_u, in_y, in_z = pull(torch.ones_like(value))
+        return Saddle(F, f, f_z, self.pull(in_u), in_y, in_z)
+
+    def random_state(self) -> Tensor:
+        """The state of the random generator that objectives draw from."""
+        device = self.u[0].device
+        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+    def restore_random_state(self, state: Tensor) -> None:
+        """The inverse of :meth:`random_state`."""
+        device = self.u[0].device
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(state, device)
+        else:
+            torch.set_rng_state(state)
 
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""

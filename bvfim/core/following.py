@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,7 +25,37 @@ LEARNING_RATE = 0.01
 """The learning rate of Adam, the default optimiser of x, as in the paper."""
 
 
-class Following(Method[S]):
+class Part(Protocol):
+    """An optimiser or a scheduler: something with a state that can be saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What to save."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from there."""
+        ...
+
+
+class Optimised(Method[S]):
+    """A method whose variables are moved by torch optimisers, which belong to the run and to its checkpoints."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> dict[str, Part | None]:
+        """The optimisers and schedulers, by the names they are saved under; None for one that is not there."""
+
+    @abstractmethod
+    def load(self, x: Tree, state: S, saved: dict[str, Any]) -> None:
+        """Continue from saved parts, at x and this state."""
+
+    def _load_parts(self, saved: dict[str, Any]) -> None:
+        for name, part in self.parts.items():
+            if part is not None and saved[name] is not None:
+                part.load_state_dict(copy.deepcopy(saved[name]))  # torch would go on in the saved tensors themselves
+
+
+class Following(Optimised[S]):
     r"""x follows the estimates g of the hypergradient: :math:`x \leftarrow P_X(\mathrm{optimizer}(x, g))`.
 
     Args:
@@ -47,7 +78,7 @@ class Following(Method[S]):
     ) -> None:
         self.estimator, self.tol, self.estimate = estimator, tol, estimate
         self.parameters = [t.detach().clone().requires_grad_() for t in tree.leaves(x)]
-        self.optimizer = _made(optimizer, self.parameters)
+        self.optimizer = made(optimizer or adam, self.parameters)
         self.scheduler = None if scheduler is None else scheduler(self.optimizer)
         self.stationary = False
 
@@ -85,15 +116,18 @@ class Following(Method[S]):
     def _projected(self, problem: Problem, x: Tree) -> Tree:
         return problem.project_x(x)
 
+    @property
+    def parts(self) -> dict[str, Part | None]:
+        """The optimiser and the scheduler."""
+        return {"optimizer": self.optimizer, "scheduler": self.scheduler}
+
     @torch.no_grad()
-    def load(self, x: Tree, optimizer: dict[str, Any], scheduler: dict[str, Any] | None) -> None:
+    def load(self, x: Tree, state: S, saved: dict[str, Any]) -> None:
         """Continue from saved states of the optimiser and the scheduler, at x."""
         for p, value in zip(self.parameters, tree.leaves(x), strict=True):
             p.copy_(value)
         self.stationary = False
-        self.optimizer.load_state_dict(copy.deepcopy(optimizer))  # torch would go on in the saved tensors themselves
-        if self.scheduler is not None and scheduler is not None:
-            self.scheduler.load_state_dict(copy.deepcopy(scheduler))
+        self._load_parts(saved)
 
     def _check_like(self, gradient: Tree, x: Tree) -> None:
         shapes = [[tuple(t.shape) for t in tree.leaves(a)] for a in (gradient, x)]
@@ -101,12 +135,18 @@ class Following(Method[S]):
             raise MethodError(f"{type(self.estimator).__name__}.estimate must return a gradient shaped like x")
 
 
-def _made(optimizer: OptimizerFactory | None, parameters: list[Tensor]) -> torch.optim.Optimizer:
-    if optimizer is not None and not callable(optimizer):
+def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    """The default optimiser of x along hypergradients."""
+    return torch.optim.Adam(parameters, lr=LEARNING_RATE)
+
+
+def made(optimizer: OptimizerFactory, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    """The optimiser of these tensors, with an error for anything that is none or can't be used here."""
+    if not callable(optimizer):
         raise MethodError(
             f"optimizer must be a function from tensors to a torch optimiser, not a {type(optimizer).__name__}"
         )
-    made = torch.optim.Adam(parameters, lr=LEARNING_RATE) if optimizer is None else optimizer(parameters)
+    made = optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
         raise MethodError(
             f"optimizer must be a function from tensors to a torch optimiser, but returned a {type(made).__name__}"

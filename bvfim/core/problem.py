@@ -20,7 +20,8 @@ from torch import Tensor
 
 from bvfim import sets
 from bvfim.core.backends import AUTOGRAD, Backend
-from bvfim.core.evaluator import At, Evaluations
+from bvfim.core.evaluations import Evaluations
+from bvfim.core.evaluator import At
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 

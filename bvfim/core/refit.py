@@ -1,82 +1,149 @@
-"""Solves the lower level at a fixed x, to measure the lower-level gap that a method left."""
+"""Solves the lower level again at a fixed x: what y is worth once x is chosen."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bvfim import tree
-from bvfim.core.evaluator import At
-from bvfim.interior.lbfgs import Memory, Points, minimise, unit
-from bvfim.interior.space import Space
-from bvfim.sets import Box, per_leaf
+from bvfim.core.batches import Draws
+from bvfim.core.following import OptimizerFactory
+from bvfim.core.lower_minimum import lower_minimum
+from bvfim.core.problem import Problem
+from bvfim.core.range_test import adam_step
+from bvfim.core.run import Run, check_steps
+from bvfim.core.single_loop import Moved
+from bvfim.core.solution import Solution
+from bvfim.core.validate import validate
+from bvfim.status import Status
 from bvfim.tree import Tree
 
-
-class _Lower:
-    """f(x, .) as a function of one flat row; every trial brings its gradient along."""
-
-    def __init__(self, at: At, space: Space, tol: float, target: float) -> None:
-        self.at, self.space, self.tol, self.target = at, space, tol, target
-        self.value = math.inf
-        self.latest = torch.empty(0)
-
-    def evaluate(self, row: Tensor) -> Tensor:
-        """f, whose gradient is kept."""
-        f, gradient = self.at.lower_grad(self.space.tree(row))
-        self.value, self.latest = float(f), tree.flatten(gradient)
-        return f.double()
-
-    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
-        """f."""
-        return self.evaluate(w[0])[None]
-
-    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
-        """f_y where the last trial was."""
-        return self.latest[None]
-
-    def scale(self, reduced: Tensor) -> Tensor:
-        """A unit first step."""
-        return unit(reduced)
-
-    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
-        """f is low enough, or can fall by no more than the tolerance."""
-        return (decrease <= self.tol * max(abs(self.value), 1.0)) | (self.value <= self.target)
+SHARE = 0.1
+"""The refit of a run costs at most this share of the run."""
+LOOKS = 20
+"""F and f are means over at most this many draws."""
+VALUE = 1 / 3
+"""What a value costs, as a share of a gradient."""
+RANGE_TEST = 45
+"""What the range test costs, about, in gradients."""
+LONGEST = 1000
+"""Iterations of L-BFGS after which the refit of a run ends anyway."""
 
 
-def refit(
-    at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16, target: float = -math.inf
-) -> tuple[Tree, float] | None:
-    """A local minimiser of f(x, .) near y by projected L-BFGS, and its value; ``None`` if Y is not a box.
-
-    The value is never above f(x, y).
-
-    Args:
-        at: the problem at x.
-        y: the initial point.
-        max_iterations: of L-BFGS.
-        tol: stop when f can decrease by no more than this, relative to max(|f|, 1).
-        target: stop as soon as f is at most this.
+class Refit(NamedTuple):
+    """A lower-level solution y at a fixed x, and F and f there; means over draws where there are batches.
 
     Example:
         >>> import torch, bvfim
-        >>> from bvfim.core.refit import refit
-        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 4).sum() + ((y - x) ** 2).sum())
-        >>> x = torch.ones(2, dtype=torch.float64)
-        >>> y, f = refit(problem.at(x), 0 * x)
-        >>> bool((y - x).abs().max() < 1e-6)
-        True
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
+        >>> bvfim.refit(problem, torch.ones(1), torch.zeros(1)).upper
+        1.0
     """
-    own = per_leaf(at.problem.y_set, y)
-    if not all(s is None or isinstance(s, Box) for s in own):
-        return None
-    space = Space(y, own)
-    row = space.project(tree.flatten(y))
-    function = _Lower(at, space, tol, target)
-    f = function.evaluate(row)
-    points = Points(row[None], f[None], function.latest[None])
-    if f > target:
-        points, _ = minimise(function, points, space, Memory.empty(row[None]), max_iterations)
-    return space.tree(points.w[0]), float(points.value[0])
+
+    y: Tree
+    upper: float
+    lower: float
+
+
+def refit(
+    problem: Problem,
+    x: Tree,
+    y: Tree,
+    *,
+    batches: Any = None,
+    steps: int = LONGEST,
+    optimizer: OptimizerFactory | None = None,
+) -> Refit:
+    """Minimise f(x, .) from y at a fixed x. From the y that a run started with, this is training anew with its x.
+
+    Args:
+        problem: the objectives and sets.
+        x: the upper variable, which stays.
+        y: the initial lower variable.
+        batches: as for :func:`bvfim.solve`.
+        steps: the number of steps with batches or with an optimizer; otherwise L-BFGS ends by itself, at the latest
+            after so many iterations.
+        optimizer: maps a list of tensors to the torch optimiser of y. The default is L-BFGS, and with batches Adam with
+            a step from a short range test. Its steps follow a cosine to zero.
+
+    Returns:
+        A :class:`bvfim.Refit`: y, and F and f there.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y: ((y - 1) ** 2).sum(), lower=lambda x, y, e: ((y - x - e) ** 2).sum()
+        ... )
+        >>> x = torch.zeros(1)
+        >>> found = bvfim.refit(problem, x, x + 3, batches=[0.1, -0.1], steps=200)
+        >>> round(found.upper, 1)
+        1.0
+    """
+    check_steps(steps)
+    draws, own = Draws(batches), problem.counted_anew()
+    first = draws.draw()
+    validate(own, x, y, first)
+    found = descended(own, x, tree.clone(y), first, draws.draw, steps, optimizer)
+    F, f = mean_values(own, x, [found], first, draws.draw, LOOKS)[0]
+    return Refit(found, F, f)
+
+
+def descended(
+    problem: Problem,
+    x: Tree,
+    y: Tree,
+    first: Any,
+    draw: Callable[[], Any],
+    steps: int,
+    optimizer: OptimizerFactory | None = None,
+) -> Tree:
+    """The end of a descent of f(x, .) from y."""
+    at = problem.at(x, first)
+    exact = lower_minimum(at, y, steps) if first is None and optimizer is None else None
+    if exact is not None:
+        return exact[0]
+
+    def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, lr=adam_step(at, y))
+
+    moved = Moved(y, optimizer or adam, None, steps)
+    for k in range(steps):
+        at = problem.at(x, first if k == 0 else draw())
+        y = problem.project_y(moved.step(y, at.lower_grad(y)[1]))
+        moved.scheduler.step()
+    return y
+
+
+def mean_values(
+    problem: Problem, x: Tree, ys: list[Tree], first: Any, draw: Callable[[], Any], looks: int
+) -> list[list[float]]:
+    """F and f at each y, all on the same draws."""
+    totals = torch.zeros(len(ys), 2, dtype=torch.float64)
+    count = looks if first is not None else 1
+    for i in range(count):
+        at = problem.at(x, first if i == 0 else draw())
+        totals += torch.tensor([[float(v) for v in at.values(y)] for y in ys], dtype=torch.float64)
+    found: list[list[float]] = (totals / count).tolist()
+    return found
+
+
+def judged(run: Run, solution: Solution) -> Solution:
+    """The solution with its lower gap and F after a refit, for at most a tenth of the cost of the run."""
+    spent = solution.evaluations
+    gradients = spent["upper"] + spent["lower"] + 2 * (spent["hvp"] + spent["jvp"]) + VALUE * spent["forward"]
+    looks = max(1, min(LOOKS, int(SHARE * gradients / (8 * VALUE)))) if run.draws.given else 1
+    test = RANGE_TEST if run.draws.given else 0
+    steps = min(int(SHARE * gradients - 4 * VALUE * looks - test), LONGEST)
+    if steps < 1 or solution.status in (Status.NON_FINITE, Status.INTERRUPTED):
+        return solution
+    own = run.problem.counted_anew()
+    first = run.draws.draw()
+    y = descended(own, solution.x, solution.y, first, run.draws.draw, steps)
+    (_, before), (F, after) = mean_values(own, solution.x, [solution.y, y], first, run.draws.draw, looks)
+    found = replace(solution, lower_gap=before - after, upper_refit=F)
+    return found if math.isfinite(after) and math.isfinite(F) else solution

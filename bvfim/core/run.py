@@ -10,7 +10,7 @@ from bvfim import checkpoint
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
 from bvfim.core.stepper import Stepper
-from bvfim.methods import Estimator, Method
+from bvfim.methods import Chosen
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
@@ -41,7 +41,7 @@ class Run(Stepper):
     """
 
     def __init__(
-        self, problem: Problem, x: Tree, y: Tree, method: Method | Estimator, steps: int, batches: Any, **options: Any
+        self, problem: Problem, x: Tree, y: Tree, method: Chosen, steps: int, batches: Any, **options: Any
     ) -> None:
         self.draws = Draws(batches, method.inner_steps)
         first = self.draws.draw()

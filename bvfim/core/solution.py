@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bvfim.interior.certificate import Certificate
-from bvfim.methods import Estimator, Method
+from bvfim.methods import Chosen
 from bvfim.status import Status
 from bvfim.tree import Tree
 
@@ -29,6 +30,10 @@ class Solution:
         seconds: the running time.
         method: the method.
         certificate: what :class:`bvfim.AdaptiveBVFIM` verified about the result; None for the other methods.
+        lower_gap: f(x, y) - f(x, y') with y' the end of a descent of f from y at x, for at most a tenth of the run's
+            cost; with batches, means over draws. Far above zero, y uses slack that the lower level does not give it.
+        upper_refit: F(x, y'): what x is worth if the lower level is solved. Both are not a number if
+            ``solve(refit=False)`` left them out, or if the run was too short to afford them.
 
     Example:
         >>> import torch, bvfim
@@ -51,8 +56,10 @@ class Solution:
     evaluations: dict[str, int]
     steps: int
     seconds: float
-    method: Method | Estimator
+    method: Chosen
     certificate: Certificate | None = None
+    lower_gap: float = math.nan
+    upper_refit: float = math.nan
 
     @functools.cached_property
     def history(self) -> pd.DataFrame:
@@ -67,7 +74,12 @@ class Solution:
 
     def __str__(self) -> str:
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
+        refit = (
+            ""
+            if math.isnan(self.lower_gap)
+            else f" ({self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g})"
+        )
         return (
             f"{type(self.method).__name__}: {self.status.value}{within} after {self.steps} steps and "
-            f"{self.seconds:.1f} s; F = {self.upper:.6g}, f = {self.lower:.6g}. {self.status.advice}"
+            f"{self.seconds:.1f} s; F = {self.upper:.6g}, f = {self.lower:.6g}{refit}. {self.status.advice}"
         )

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from bvfim.callbacks import ProgressBar, own_progress
 from bvfim.core.following import OptimizerFactory, SchedulerFactory
 from bvfim.core.problem import Problem
+from bvfim.core.refit import judged
 from bvfim.core.run import Callback, Run, check_steps
 from bvfim.core.solution import Solution
 from bvfim.core.stepper import takes_no
-from bvfim.methods import AdaptiveBVFIM, Choice, Method, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Method, StochasticBVFIM, as_method
 from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
 
@@ -34,6 +36,8 @@ def solve(
     time_limit: float | None = None,
     resume: str | os.PathLike[str] | None = None,
     accelerate: str = "auto",
+    refit: bool = True,
+    progress: bool | None = None,
 ) -> Solution:
     r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the initial point (x, y).
 
@@ -46,9 +50,10 @@ def solve(
         x: the initial upper variable, a tree of tensors; projected onto X (with a warning) if it is outside.
         y: the initial lower variable, likewise.
         method: a method such as ``bvfim.RHG()``; the default is ``bvfim.AdaptiveBVFIM()``, which moves x itself, or
-            ``bvfim.BVFIM()`` if there are batches. No other option affects this choice: an option that the method
-            can't take raises an error.
-        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01.
+            ``bvfim.StochasticBVFIM()`` if there are batches. No other option affects this choice: an option that the
+            method can't take raises an error.
+        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01, and
+            :class:`bvfim.OneScale` for StochasticBVFIM.
         steps: the number of updates of x.
         batches: a stream of batches or :class:`bvfim.Batches`; one draw per step, or one per inner step.
         callbacks: functions of the :class:`bvfim.Run`, called after each step; the run stops if one returns True.
@@ -61,6 +66,10 @@ def solve(
             inner steps of BVFIM, CG and Neumann (those of plain gradient descent), with results equal up to rounding;
             ``"none"`` does neither. ``"auto"`` records on a CUDA device if launches dominate the time, and compiles
             from 5000 steps on. Whatever can't be compiled or recorded runs as it is, with a warning.
+        refit: solve the lower level again at the end, for ``solution.lower_gap`` and ``solution.upper_refit``; it costs
+            at most a tenth of the run.
+        progress: show a progress bar once the run has taken two seconds; by default on a terminal and in a notebook,
+            unless the callbacks include one.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run and returns what it has. A non-finite value ends it with the
@@ -77,7 +86,8 @@ def solve(
         >>> print(f"x = {solution.x.item():.3f}, y = {solution.y.item():.3f}, F = {solution.upper:.3f}")
         x = 2.500, y = 1.500, F = 0.500
     """
-    chosen = AdaptiveBVFIM() if method is None and batches is None else as_method(method)
+    default = AdaptiveBVFIM if batches is None else StochasticBVFIM
+    chosen = as_method(default if method is None else method)
     check_steps(steps)
     if batches is not None and isinstance(chosen, Method):
         raise MethodError(takes_no(chosen, "batches"))
@@ -87,7 +97,11 @@ def solve(
         run.load(resume)
     for caution in chosen.cautions(steps):
         warn(caution)
-    return run.solution(drive(run, list(callbacks), time_limit))
+    called = list(callbacks)
+    if not any(isinstance(callback, ProgressBar) for callback in called):
+        called += own_progress(progress)
+    found = run.solution(drive(run, called, time_limit))
+    return judged(run, found) if refit else found
 
 
 def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = None) -> Status:

@@ -17,7 +17,7 @@ from bvfim.core.solution import Solution
 from bvfim.core.solve import drive, solve
 from bvfim.core.stepper import copies, projected
 from bvfim.core.validate import validate
-from bvfim.methods import AdaptiveBVFIM, Choice, Estimator, Method, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, as_method
 from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
 
@@ -27,9 +27,7 @@ Progress = Callable[[int, int], None]
 class ManyRun(Run):
     """A run of many starts; callbacks see means over the active ones, and x and y with a row for each start."""
 
-    def __init__(
-        self, problem: Problem, xs: Tree, ys: Tree, method: Method | Estimator, mover: Batch, steps: int
-    ) -> None:
+    def __init__(self, problem: Problem, xs: Tree, ys: Tree, method: Chosen, mover: Batch, steps: int) -> None:
         self.problem, self.method, self.steps, self.checked = problem.counted_anew(), method, steps, True
         self.x = xs
         self._begin(mover, ys)
@@ -125,9 +123,7 @@ def solve_many(
     return run.solutions(drive(run, [tell, *callbacks], time_limit))
 
 
-def _mover(
-    method: Method | Estimator, problem: Problem, xs: Tree, ys: Tree, steps: int, options: dict[str, Any]
-) -> Batch | None:
+def _mover(method: Chosen, problem: Problem, xs: Tree, ys: Tree, steps: int, options: dict[str, Any]) -> Batch | None:
     """What runs all starts in one batch; None where they have to run one after another."""
     check_steps(steps)
     first = row(xs, 0), row(ys, 0)
@@ -166,7 +162,7 @@ def _one_by_one(
     problem: Problem,
     xs: Tree,
     ys: Tree,
-    method: Method | Estimator,
+    method: Chosen,
     steps: int,
     notify: Progress,
     callbacks: list[Callback],

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from bvfim import checkpoint, tree
 from bvfim.core.accelerate import estimate_of, require_way
-from bvfim.core.following import Following, OptimizerFactory, Scheduler, SchedulerFactory
+from bvfim.core.following import Following, Optimised, OptimizerFactory, Part, SchedulerFactory
 from bvfim.core.history import columns, floats, rows_of
 from bvfim.core.problem import Problem, accepts
+from bvfim.core.single_loop import SingleLoop
 from bvfim.core.solution import Solution
 from bvfim.core.validate import validate_objectives, validate_start
-from bvfim.methods import AdaptiveBVFIM, Choice, Estimator, Method, State, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, Method, State, StochasticBVFIM, as_method
 from bvfim.status import CheckpointError, MethodError, Status, warn
 from bvfim.tree import Tree
 
@@ -80,7 +81,7 @@ class Stepper:
         batch: Any = None,
         check: bool = False,
     ) -> None:
-        self.method: Method | Estimator = AdaptiveBVFIM() if method is None else as_method(method)
+        self.method: Chosen = AdaptiveBVFIM() if method is None else as_method(method)
         if tol is not None and not tol >= 0:
             raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
         self._require_no_batch(batch)
@@ -90,7 +91,7 @@ class Stepper:
         alone = problem.context is None and all(accepts(f, 2) for f in (problem.upper, problem.lower))
         self.checked = check or alone or batch is not None or isinstance(self.method, Method)
         if self.checked:
-            validate_objectives(self.problem, x, y, batch)
+            self._check(x, y, batch)
         self.x = projected(problem.project_x, x, "x")
         y = projected(problem.project_y, y, "y")
         self._begin(self._mover(y, optimizer, scheduler, tol, accelerate, steps), y, batch)
@@ -120,6 +121,10 @@ class Stepper:
         if isinstance(self.method, Estimator):
             estimate = estimate_of(self.method, accelerate, self.problem, self.x, y, steps)
             return Following(self.method, self.x, optimizer, scheduler, tol, estimate)
+        if isinstance(self.method, StochasticBVFIM):
+            if tol is not None:
+                raise MethodError("tol: StochasticBVFIM takes no tol: noise hides whether x is stationary")
+            return SingleLoop(self.method, self.x, optimizer, scheduler, steps)
         for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
             if given is not None:
                 raise MethodError(takes_no(self.method, name))
@@ -152,12 +157,13 @@ class Stepper:
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
         """The optimiser of x, if there is one."""
-        return None if self.following is None else self.following.optimizer
+        found = self.parts["optimizer"]
+        return found if isinstance(found, torch.optim.Optimizer) else None
 
     @property
-    def scheduler(self) -> Scheduler | None:
-        """The learning-rate scheduler, if there is one."""
-        return None if self.following is None else self.following.scheduler
+    def parts(self) -> dict[str, Part | None]:
+        """The optimisers and schedulers of the run."""
+        return self.mover.parts if isinstance(self.mover, Optimised) else {"optimizer": None, "scheduler": None}
 
     # -- moving --
 
@@ -173,7 +179,7 @@ class Stepper:
                 f"the run broke off ({self.status.value}): continue from an earlier state with load_state_dict"
             )
         if not self.checked:
-            validate_objectives(self.problem, self.x, self.y, batch)
+            self._check(self.x, self.y, batch)
             self.checked = True
         self.data, self.complete = batch, False
         x, state, info = self.mover.step(self.problem, self.x, self.state, self.k, batch)
@@ -188,6 +194,10 @@ class Stepper:
             self.x, self.state, self.k, self.complete = x, state, self.k + 1, True
             self.status = self.mover.status(state)
         return self.row
+
+    def _check(self, x: Tree, y: Tree, batch: Any) -> None:
+        """Reject objectives that the method can't use; only the single loop takes those that draw random numbers."""
+        validate_objectives(self.problem, x, y, batch, random=isinstance(self.method, StochasticBVFIM))
 
     def _require_no_batch(self, batch: Any) -> None:
         if batch is not None and isinstance(self.method, Method):
@@ -224,10 +234,11 @@ class Stepper:
         """A Solution of this run's method; by default with all evaluations of the problem."""
         certify = self.method.certificate if isinstance(self.method, Method) else lambda *_: None
         certificate = certify(self.problem, x, state)
+        minimiser: Callable[[Any], Tree] = self.method.minimiser  # of its own state, whatever that is
         return Solution(
             x=x,
             y=state.y,
-            z=self.method.minimiser(state),
+            z=minimiser(state),
             upper=values[0],
             lower=values[1],
             status=status,
@@ -243,7 +254,7 @@ class Stepper:
 
     @property
     def _kinds(self) -> dict[str, str]:
-        parts = {"method": self.method, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        parts = {"method": self.method} | {name: self.parts[name] for name in ("optimizer", "scheduler")}
         return {name: type(part).__name__ for name, part in parts.items()}
 
     @property
@@ -260,8 +271,7 @@ class Stepper:
             "seconds": self.seconds,
             "x": tree.leaves(self.x),
             "state": tree.leaves(self.state),
-            "optimizer": None if self.optimizer is None else copy.deepcopy(self.optimizer.state_dict()),
-            "scheduler": None if self.scheduler is None else copy.deepcopy(self.scheduler.state_dict()),
+            **{name: part and copy.deepcopy(part.state_dict()) for name, part in self.parts.items()},
             "values": self._values_on_batch(),
             "evaluations": self.problem.evaluations.as_dict(),
             "rows": columns(self.rows),
@@ -295,8 +305,8 @@ class Stepper:
         device = tree.leaves(self.x)[0].device
         self.x = tree.unflatten(self.x, [t.to(device).clone() for t in saved["x"]])
         self.state = tree.unflatten(self.state, [t.to(device).clone() for t in saved["state"]])
-        if self.following is not None:
-            self.following.load(self.x, saved["optimizer"], saved["scheduler"])
+        if isinstance(self.mover, Optimised):
+            self.mover.load(self.x, self.state, saved)
         self.problem.evaluations.reset(**saved["evaluations"])
         self.k, self.rows = saved["k"], rows_of(saved["rows"])
         self.k_before, self.seconds_before, self.before = saved["k"], saved["seconds"], saved.get("values")
@@ -304,7 +314,7 @@ class Stepper:
         self.status = self.mover.status(self.state)
 
 
-def takes_no(method: Method | Estimator, name: str) -> str:
+def takes_no(method: Chosen, name: str) -> str:
     """The error message for an option that only methods that estimate a hypergradient take."""
     return (
         f"{name}: {type(method).__name__} moves x itself and takes no {name}; leave it out, or choose a method that "

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from bvfim import sets, tree
-from bvfim.core.evaluator import At, Draw, Several
+from bvfim.core.draw import Draw, Several
+from bvfim.core.evaluator import At
 from bvfim.core.problem import Problem, accepts
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
@@ -29,8 +30,8 @@ def validate_start(problem: Problem, x: Tree, y: Tree) -> None:
     sets.check_fit(problem.y_set, y, "y")
 
 
-def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None) -> None:
-    """Reject objectives that are not valid on this batch."""
+def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None, random: bool = False) -> None:
+    """Reject objectives that are not valid on this batch; ``random`` ones may draw numbers of their own."""
     if batch is None and problem.context is None:
         for name in ("upper", "lower"):
             if not accepts(getattr(problem, name), 2):
@@ -40,8 +41,8 @@ def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None) -
             "a context is computed once for each upper step, so it can't be combined with Batches(every='inner')"
         )
     at = problem.at(x, batch)
-    _check_objective(at, "upper", y)
-    _check_objective(at, "lower", y)
+    _check_objective(at, "upper", y, random)
+    _check_objective(at, "lower", y, random)
     if problem.joint is not None:
         _check_joint(at, y)
 
@@ -66,7 +67,7 @@ def _check_tensors(x: Tree, y: Tree) -> None:
                 raise ProblemError(f"x and y must be on one device, but are on {first.device} and {leaf.device}")
 
 
-def _check_objective(at: At, name: str, y: Tree) -> None:
+def _check_objective(at: At, name: str, y: Tree, random: bool) -> None:
     with torch.enable_grad():
         u, v = tree.variable(at.u), tree.variable(y)
         evaluate = at.F if name == "upper" else at.f
@@ -88,12 +89,12 @@ def _check_objective(at: At, name: str, y: Tree) -> None:
             found = torch.autograd.grad(value, tree.leaves(v), allow_unused=True)
             if all(g is None for g in found):
                 raise ProblemError("lower does not depend on y, so every y is a lower-level solution")
-        again = evaluate(u, v).detach()
+        again = value.detach() if random else evaluate(u, v).detach()
     tolerance = 1e3 * torch.finfo(value.dtype).eps
     if not torch.allclose(value.detach(), again, rtol=tolerance, atol=tolerance, equal_nan=True):
         raise ProblemError(
             f"{name} gives different values at the same point ({value.item():g} and {again.item():g}): put modules "
-            "with dropout in eval() mode and pass random batches through batches="
+            "with dropout in eval() mode, pass random batches through batches=, or use bvfim.StochasticBVFIM"
         )
 
 

@@ -12,18 +12,21 @@ from bvfim.methods.cg import CG
 from bvfim.methods.fhg import FHG
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
+from bvfim.methods.stochastic import StochasticBVFIM, StochasticState
 from bvfim.methods.trhg import TRHG
 from bvfim.status import MethodError, no_such
 
-ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM)
-"""Every method: those in the paper's tables, in that order, then AdaptiveBVFIM."""
+ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM)
+"""Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
 
-Choice: TypeAlias = Method | Estimator | type
+Chosen: TypeAlias = Method | Estimator | StochasticBVFIM
+"""A method: one that moves x itself, one that estimates a hypergradient, or the single loop."""
+Choice: TypeAlias = Chosen | type
 """What a user may pass as a method: an instance, or a class to use with its defaults."""
 
 
-def as_method(given: Choice | None) -> Method | Estimator:
+def as_method(given: Choice | None) -> Chosen:
     """The method to use: BVFIM for None, an instance for a class. Anything that is not a method raises an error.
 
     Example:
@@ -33,7 +36,7 @@ def as_method(given: Choice | None) -> Method | Estimator:
     """
     given = BVFIM() if given is None else given
     method = given() if isinstance(given, type) else given
-    if not isinstance(method, Method | Estimator):
+    if not isinstance(method, Method | Estimator | StochasticBVFIM):
         raise MethodError(f"a method must be a bvfim.Estimator, with init and estimate, not a {type(method).__name__}")
     return method
 
@@ -48,7 +51,7 @@ def as_estimator(given: Choice | None) -> Estimator:
         bvfim.status.MethodError: AdaptiveBVFIM does not estimate a hypergradient: it moves x itself
     """
     method = as_method(given)
-    if isinstance(method, Method):
+    if not isinstance(method, Estimator):
         raise MethodError(f"{type(method).__name__} does not estimate a hypergradient: it moves x itself")
     return method
 
@@ -86,6 +89,8 @@ __all__ = [
     "Neumann",
     "Reference",
     "State",
+    "StochasticBVFIM",
+    "StochasticState",
     "as_estimator",
     "as_method",
     "by_name",

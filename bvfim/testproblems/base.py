@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.problem import Problem
-from bvfim.core.refit import refit
 from bvfim.sets import Box, SetTree
 
 
@@ -74,7 +74,7 @@ def lower_gap(test: TestProblem, x: Tensor, y: Tensor, samples: int = 64, seed: 
     points = _sample(test.problem.y_set, test.y, 10.0, torch.Generator().manual_seed(seed), samples)
     at = test.problem.counted_anew().at(x)
     best = at.lower_many(list(points)).nan_to_num(math.inf).argsort()[:8]
-    found = [refit(at, start, 200, 1e-12) for start in (y, test.y, *points[best])]
+    found = [lower_minimum(at, start, 200, 1e-12) for start in (y, test.y, *points[best])]
     return float(at.lower(y)) - min(f for _, f in filter(None, found) if math.isfinite(f))
 
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorD
 import bvfim
 from bvfim.checkpoint import random_state, restore_random_state
 from bvfim.core.batches import Batches, Draws
-from bvfim.core.evaluator import Draw, Several
+from bvfim.core.draw import Draw, Several
 from bvfim.status import ProblemError
 
 data = TensorDataset(torch.arange(10))
@@ -315,3 +315,22 @@ def test_a_context_is_drawn_for_once_for_each_upper_step():
     start = torch.zeros(1, dtype=torch.float64)
     with pytest.raises(ProblemError, match="a context is computed once for each upper step"):
         bvfim.solve(problem, start, start, bvfim.RHG(), batches=Batches([start[0]], [start], every="inner"))
+
+
+def test_shuffled_rows_come_once_an_epoch_in_a_new_order_and_go_on_where_they_were():
+    stream = bvfim.Shuffled(10, 3, seed=5)
+    epochs = [torch.cat([next(stream) for _ in range(3)]) for _ in range(4)]
+    assert all(len(set(epoch.tolist())) == 9 for epoch in epochs)
+    assert len({tuple(epoch.tolist()) for epoch in epochs}) == 4
+    saved = stream.state_dict()
+    following = [next(stream).tolist() for _ in range(5)]
+    other = bvfim.Shuffled(10, 3, seed=5)
+    other.load_state_dict(saved)
+    assert [next(other).tolist() for _ in range(5)] == following
+    assert sorted(next(bvfim.Shuffled(2, 100)).tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("given", [{"rows": 0, "size": 1}, {"rows": 3, "size": 0}, {"rows": 3.0, "size": 1}])
+def test_shuffled_needs_rows(given):
+    with pytest.raises(bvfim.ProblemError, match="whole number"):
+        bvfim.Shuffled(**given)

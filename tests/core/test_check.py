@@ -9,7 +9,7 @@ import torch
 
 import bvfim
 from bvfim import tree
-from bvfim.core.refit import refit
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.methods import LowerState
 from tests.problems import nested, quadratic, relative, sine_1d
 
@@ -144,7 +144,7 @@ class Bare(bvfim.Estimator):
 
     def estimate(self, problem, x, state, k, data):
         at = problem.at(x, data)
-        y = refit(at, state.y)[0]
+        y = lower_minimum(at, state.y)[0]
         return at.pull(at.upper_grads(y)[1]), LowerState(state.start, y), {}
 
 

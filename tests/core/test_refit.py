@@ -1,52 +1,90 @@
+"""Training y anew at a fixed x, and what a Solution says about its y."""
+
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
 
 import bvfim
-from bvfim.core.refit import refit
-from tests.problems import nested, quadratic
+from tests.problems import quadratic
+
+DOUBLE = torch.float64
 
 
-def test_refit_finds_the_closed_form_and_never_rises():
+def test_without_batches_it_is_the_minimiser():
     q = quadratic(3, 4)
-    x = torch.ones(3).double()
-    y, f = refit(q.problem.at(x), torch.zeros(4).double())
-    assert (y - q.response(x)).abs().max() < 1e-6
-    again, f_again = refit(q.problem.at(x), q.response(x))
-    assert f_again <= f + 1e-12
-    assert torch.allclose(again, q.response(x))
+    x = torch.ones(3, dtype=DOUBLE)
+    found = bvfim.refit(q.problem, x, torch.zeros(4, dtype=DOUBLE))
+    assert (found.y - q.response(x)).abs().max() < 1e-6
+    assert found.upper == pytest.approx(float(q.problem.upper(x, found.y)))
+    assert found.lower == pytest.approx(float(q.problem.lower(x, found.y)))
 
 
-def test_refit_stops_at_a_target():
-    problem = bvfim.Problem(lambda x, y: y.sum(), lambda x, y: (torch.logspace(0, 4, 20).double() * (y - x) ** 2).sum())
-    x = torch.ones(20).double()
-    count = {}
-    for target in (1.0, -float("inf")):
-        own = problem.counted_anew()
-        _, f = refit(own.at(x), 0 * x, target=target)
-        assert f <= max(target, 1e-12)
-        count[target] = own.evaluations.lower
-    assert count[1.0] < count[-float("inf")]
-    assert f < 1e-12
+def test_with_batches_it_finds_the_minimiser_of_their_mean():
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y, e: ((y - x - e) ** 2).sum())
+    x = torch.ones(2, dtype=DOUBLE)
+    found = bvfim.refit(problem, x, 0 * x, batches=[-0.2, 0.2], steps=400)
+    assert (found.y - 1).abs().max() < 0.02
+    assert found.lower == pytest.approx(0.08, abs=0.01)
 
 
-def test_refit_keeps_to_a_box_and_declines_other_sets():
-    q = quadratic(3, 4)
-    x = torch.ones(3).double()
-    boxed = bvfim.Problem(
-        q.problem.upper, q.problem.lower, y_set=bvfim.Box(-0.1, torch.full((4,), 0.1, dtype=torch.float64))
-    )
-    y, f = refit(boxed.at(x), torch.zeros(4).double())
-    assert y.abs().max() <= 0.1
-    slow = torch.zeros(4).double()
-    for _ in range(2000):
-        slow = boxed.project_y(slow - 0.3 * (q.H @ slow - q.B @ x - q.c))
-    assert abs(f - float(boxed.lower(x, slow))) < 1e-10
-    assert refit(bvfim.Problem(q.problem.upper, q.problem.lower, y_set=bvfim.Ball(1.0)).at(x), slow) is None
+def test_an_optimiser_of_ones_own_and_sets():
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum(), y_set=bvfim.Ball(1.0))
+    x = torch.full((2,), 3.0, dtype=DOUBLE)
+    found = bvfim.refit(problem, x, 0 * x, optimizer=lambda p: torch.optim.SGD(p, 0.1), steps=200)
+    assert found.y.norm().item() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_refit_on_trees():
-    problem, x, y = nested()
-    found, f = refit(problem.at(x), y)
-    assert f < float(problem.lower(x, y))
-    assert set(found) == {"a", "b"}
+def test_the_inputs_stay_as_they_are():
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
+    x, y = torch.ones(1), torch.zeros(1)
+    bvfim.refit(problem, x, y)
+    assert y.item() == 0
+    with pytest.raises(bvfim.MethodError, match="steps"):
+        bvfim.refit(problem, x, y, steps=-1)
+
+
+def test_a_solution_tells_how_far_its_y_is_from_the_lower_level():
+    """A plain penalty of weight 1 leaves y between the two levels: F of the run lies below what x can attain."""
+    problem = bvfim.Problem(lambda x, y: ((x - 2) ** 2 + (y - 2) ** 2).sum(), lambda x, y: ((y - x + 1) ** 2).sum())
+    start = torch.zeros(1, dtype=DOUBLE)
+    method = bvfim.BVFIM(mu1=0.0, theta=0.0, mu2=bvfim.LowerValue(weight=1.0), z_lr=0.1, y_lr=0.1)
+    found = bvfim.solve(problem, start, start, method, steps=200)
+    gap = (found.y - found.x + 1).item() ** 2
+    assert found.lower_gap == pytest.approx(gap, rel=1e-6)
+    assert gap > 0.05
+    assert found.upper_refit == pytest.approx((found.x.item() - 2) ** 2 + (found.x.item() - 3) ** 2, rel=1e-6)
+    assert found.upper < found.upper_refit
+    assert "refit" in str(found)
+
+
+def test_it_costs_at_most_a_tenth_and_is_not_counted():
+    calls = []
+
+    def lower(x, y):
+        calls.append(1)
+        return ((y - x) ** 4).sum() + ((y - x) ** 2).sum()
+
+    problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lower)
+    start = torch.zeros(20, dtype=DOUBLE)
+    runs = {}
+    for refit in (False, True):
+        calls.clear()
+        found = bvfim.solve(problem, start, start, bvfim.RHG(steps=20, lr=0.1), steps=20, refit=refit)
+        runs[refit] = len(calls), found
+    assert runs[True][0] <= 1.1 * runs[False][0]
+    assert runs[True][1].evaluations == runs[False][1].evaluations
+    assert torch.equal(runs[True][1].x, runs[False][1].x)
+    assert math.isnan(runs[False][1].lower_gap)
+    assert not math.isnan(runs[True][1].lower_gap)
+
+
+def test_with_batches_both_values_are_of_the_same_draws():
+    torch.manual_seed(0)
+    problem = bvfim.Problem(lambda x, y, e: ((y - 1 - e) ** 2).sum(), lambda x, y, e: ((y - x - e) ** 2).sum())
+    start = torch.zeros(1, dtype=DOUBLE)
+    found = bvfim.solve(problem, start, start, steps=600, batches=list(0.1 * torch.randn(100, dtype=DOUBLE)))
+    assert abs(found.upper_refit) < 0.2
+    assert abs(found.lower_gap) < 0.2

@@ -35,7 +35,7 @@ def test_the_quadratic_optimum_is_found_by_each_method():
 
 def test_the_default_moves_x_itself_unless_there_are_batches():
     assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, steps=1).method, bvfim.AdaptiveBVFIM)
-    assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, steps=1, batches=[None]).method, bvfim.BVFIM)
+    assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, steps=1, batches=[None]).method, bvfim.StochasticBVFIM)
 
 
 def test_the_default_optimizer_is_adam():

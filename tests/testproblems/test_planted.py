@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bvfim
-from bvfim.core.refit import refit
+from bvfim.core.lower_minimum import lower_minimum
 from bvfim.testproblems import planted, planted_family, solved
 
 ARGUMENTS = [(1, 1, 1.0, 0), (3, 1, 3.0, 5), (2, 3, 0.5, 1), (1, 5, 2.0, 2), (5, 2, 0.0, 3)]
@@ -17,7 +17,7 @@ def lower_solution(arguments, x):
     """phi(x): without wells f(x, .) is a convex quadratic, and the wells do not move its minimum."""
     x_size, y_size, _, seed = arguments
     smooth = planted(x_size, y_size, 0.0, seed)
-    return refit(smooth.problem.at(x), smooth.y)[0]
+    return lower_minimum(smooth.problem.at(x), smooth.y)[0]
 
 
 def samples(size, count, reach=5.0):
@@ -56,7 +56,7 @@ def test_no_sample_and_no_descent_is_lower(arguments):
         at = test.problem.at(x)
         points = samples(test.y.numel(), 500, reach=10.0)
         found = at.lower_many(list(points))
-        ends = [refit(at, y, 100)[1] for y in points[found.argsort()[:5]]]
+        ends = [lower_minimum(at, y, 100)[1] for y in points[found.argsort()[:5]]]
         assert min(ends) >= at.lower(lower_solution(arguments, x)) - 1e-9
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import bvfim
 from bvfim.core.solution import Solution
-from bvfim.methods import Estimator, Method
+from bvfim.methods import Chosen
 from bvfim.reports.report import Results
 from bvfim.reproduce.experiments.resumable import finished
 from bvfim.status import ProblemError, Status, no_such
@@ -144,9 +144,7 @@ def _runs(config: Config, pair: tuple[int, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _solutions(
-    problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Method | Estimator, config: Config
-) -> list[Solution]:
+def _solutions(problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Chosen, config: Config) -> list[Solution]:
     if isinstance(method, bvfim.AdaptiveBVFIM):
         return bvfim.solve_many(problem, xs, ys, method)
     return bvfim.solve_many(problem, xs, ys, method, steps=config.steps, optimizer=adam(config.lr))

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bvfim import data
+from bvfim.core.batches import Batches, Shuffled
 from bvfim.core.problem import Problem
 from bvfim.status import DataError
 
@@ -188,6 +189,31 @@ def problem(
         test=rows(dataset.test.inputs[:test], dataset.test.labels[:test]),
         note=dataset.note,
     )
+
+
+def on_batches(task: Task, size: int, seed: int = 0) -> tuple[Problem, Batches]:
+    """The same problem with F and f as means over batches of rows, for a single loop.
+
+    Args:
+        task: the problem.
+        size: the rows of a batch, of each objective.
+        seed: of their order.
+    """
+    trusted, noisy = task.trusted, task.noisy
+
+    def upper(x: Tensor, y: dict[str, Tensor], i: Tensor) -> Tensor:
+        return functional.cross_entropy(network(y, trusted.inputs[i], task.activation), trusted.labels[i])
+
+    def lower(x: Tensor, y: dict[str, Tensor], i: Tensor) -> Tensor:
+        losses = functional.cross_entropy(
+            network(y, noisy.inputs[i], task.activation), noisy.labels[i], reduction="none"
+        )
+        return (torch.sigmoid(x[i]) * losses).mean()
+
+    streams = [
+        Shuffled(len(rows.labels), size, 2 * seed + j, rows.labels.device) for j, rows in enumerate((trusted, noisy))
+    ]
+    return Problem(upper, lower), Batches(upper=streams[0], lower=streams[1])
 
 
 def start(inputs: int, hidden: int, classes: int, seed: int) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 import bvfim
-from bvfim.methods import Estimator, Method
+from bvfim.methods import Chosen
 from bvfim.reports.plots import COLOURS, legend, panels
 from bvfim.reports.report import Results, Section
 from bvfim.reproduce.experiments.resumable import How, Part, finished, measured
@@ -43,7 +43,7 @@ class Config:
         return replace(self, sizes=(1, 1000), steps=20)
 
 
-def end(method: Method | Estimator, n: int, config: Config) -> pd.DataFrame:
+def end(method: Chosen, n: int, config: Config) -> pd.DataFrame:
     """Where a method ends for y of length n, and what it cost."""
     toy = sine(config.a, n)
     x, y = (torch.full((k,), config.start, dtype=torch.float64, device=config.device) for k in (1, n))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import bvfim
-from bvfim.methods import Estimator, Method
+from bvfim.methods import Chosen
 from bvfim.reports.describe import slug
 from bvfim.schedules import geometric
 
@@ -67,7 +67,7 @@ def regularisers() -> dict[str, bvfim.BVFIM]:
     }
 
 
-def updates(method: Method | Estimator, steps: int) -> int:
+def updates(method: Chosen, steps: int) -> int:
     """How many steps a method may take: AdaptiveBVFIM ends by itself."""
     return 500 if isinstance(method, bvfim.AdaptiveBVFIM) else steps
 

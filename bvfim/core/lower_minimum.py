@@ -1,0 +1,82 @@
+"""Solves the lower level at a fixed x, to measure the lower-level gap that a method left."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.core.evaluator import At
+from bvfim.interior.lbfgs import Memory, Points, minimise, unit
+from bvfim.interior.space import Space
+from bvfim.sets import Box, per_leaf
+from bvfim.tree import Tree
+
+
+class _Lower:
+    """f(x, .) as a function of one flat row; every trial brings its gradient along."""
+
+    def __init__(self, at: At, space: Space, tol: float, target: float) -> None:
+        self.at, self.space, self.tol, self.target = at, space, tol, target
+        self.value = math.inf
+        self.latest = torch.empty(0)
+
+    def evaluate(self, row: Tensor) -> Tensor:
+        """f, whose gradient is kept."""
+        f, gradient = self.at.lower_grad(self.space.tree(row))
+        self.value, self.latest = float(f), tree.flatten(gradient)
+        return f.double()
+
+    def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
+        """f."""
+        return self.evaluate(w[0])[None]
+
+    def gradient(self, rows: Tensor, w: Tensor) -> Tensor:
+        """f_y where the last trial was."""
+        return self.latest[None]
+
+    def scale(self, reduced: Tensor) -> Tensor:
+        """A unit first step."""
+        return unit(reduced)
+
+    def enough(self, rows: Tensor, reduced: Tensor, decrease: Tensor) -> Tensor:
+        """f is low enough, or can fall by no more than the tolerance."""
+        return (decrease <= self.tol * max(abs(self.value), 1.0)) | (self.value <= self.target)
+
+
+def lower_minimum(
+    at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16, target: float = -math.inf
+) -> tuple[Tree, float] | None:
+    """A local minimiser of f(x, .) near y by projected L-BFGS, and its value; ``None`` if Y is not a box.
+
+    The value is never above f(x, y).
+
+    Args:
+        at: the problem at x.
+        y: the initial point.
+        max_iterations: of L-BFGS.
+        tol: stop when f can decrease by no more than this, relative to max(|f|, 1).
+        target: stop as soon as f is at most this.
+
+    Example:
+        >>> import torch, bvfim
+        >>> from bvfim.core.lower_minimum import lower_minimum
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 4).sum() + ((y - x) ** 2).sum())
+        >>> x = torch.ones(2, dtype=torch.float64)
+        >>> y, f = lower_minimum(problem.at(x), 0 * x)
+        >>> bool((y - x).abs().max() < 1e-6)
+        True
+    """
+    own = per_leaf(at.problem.y_set, y)
+    if not all(s is None or isinstance(s, Box) for s in own):
+        return None
+    space = Space(y, own)
+    row = space.project(tree.flatten(y))
+    function = _Lower(at, space, tol, target)
+    f = function.evaluate(row)
+    points = Points(row[None], f[None], function.latest[None])
+    if f > target:
+        points, _ = minimise(function, points, space, Memory.empty(row[None]), max_iterations)
+    return space.tree(points.w[0]), float(points.value[0])

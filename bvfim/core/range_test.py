@@ -1,0 +1,106 @@
+"""What a short descent with growing steps tells about a function of y: a step for Adam, and a scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bvfim import tree
+from bvfim.core.evaluator import At
+from bvfim.tree import Tree
+
+SHORTEST = 1e-8
+"""The first step, relative to the size of y: too short to matter in single precision."""
+GROWTH = 1.5
+"""How much longer each step is than the one before: the answer is known to within this factor."""
+ENOUGH = 120
+"""The test ends after this many steps, which reach from 1e-8 to 1e13."""
+TURNED = 0.1
+"""The test ends where the function has risen again by this share of what it had fallen."""
+SHARE = 0.25
+"""The step of training, as a share of the longest that still went down: it is taken hundreds of times, on other
+batches. Half or twice as much changes the outcome of hyper-cleaning by about a point."""
+AT_BOTTOM = 0.1
+"""y starts close to a minimiser of f where f falls by less than this share of its rise along the descent of F. How far
+y has to go is then told by F."""
+UNKNOWN = 0.05
+"""The step relative to the size of y where neither function falls from there."""
+
+
+class Fall(NamedTuple):
+    """The longest step that still went down (0 if none did), how far the function fell, and where to."""
+
+    longest: float
+    fall: float
+    y: Tree
+
+
+class Scales(NamedTuple):
+    """The step for Adam on y, and the factor that makes F as large as f."""
+
+    step: float
+    upper: float
+
+
+@torch.no_grad()
+def fall_of(gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: Callable[[Tree], Tree]) -> Fall:
+    r"""Steps :math:`y \leftarrow y - t_j\, \mathrm{sign}(g)`, Adam's first ones, that grow until the function rises.
+
+    The function may be multiplied by any positive number and shifted.
+    """
+    step = SHORTEST * _size(y)
+    value, g = gradient(y)
+    first = lowest = float(value)
+    longest, end = 0.0, y
+    for _ in range(ENOUGH):
+        y = project(tree.map(lambda t, d, step=step: t - step * torch.sign(d), y, g))
+        value, g = gradient(y)
+        found = float(value)
+        if found < lowest:
+            lowest, longest, end = found, step, y
+        elif not found - lowest <= TURNED * (first - lowest):  # not a number ends it too
+            break
+        step *= GROWTH
+    return Fall(longest, first - lowest, end)
+
+
+def adam_step(at: At, y: Tree) -> float:
+    """A step for Adam on f(x, .) from y."""
+    longest = fall_of(at.lower_grad, y, at.problem.project_y).longest
+    return SHARE * longest if longest > 0 else UNKNOWN * _size(y)
+
+
+def scales(at: At, y: Tree) -> Scales:
+    """The step and the scale, from F and f along their own descents from y on one batch.
+
+    f is as large as it falls, or as it rises where F falls: a start at its minimiser says nothing by itself. Random
+    objectives draw the same numbers at every point, and the generator is left as it was.
+    """
+    project, noise = at.problem.project_y, at.random_state()
+
+    def lower(y: Tree) -> tuple[Tensor, Tree]:
+        at.restore_random_state(noise)
+        return at.lower_grad(y)
+
+    def upper(y: Tree) -> tuple[Tensor, Tree]:
+        at.restore_random_state(noise)
+        value, _, gradient = at.upper_grads(y)
+        return value, gradient
+
+    f, F = fall_of(lower, y, project), fall_of(upper, y, project)
+    rise = abs(float(lower(F.y)[0] - lower(y)[0]))
+    at.restore_random_state(noise)
+    height = max(f.fall, rise)
+    longest = f.longest if f.fall > AT_BOTTOM * rise else max(f.longest, F.longest)
+    known = 0 < height < math.inf and 0 < F.fall < math.inf
+    return Scales(SHARE * longest if longest > 0 else UNKNOWN * _size(y), height / F.fall if known else 1.0)
+
+
+def _size(y: Tree) -> float:
+    """The root mean square of y, or 1 at the origin."""
+    size = float(tree.norm(y)) / math.sqrt(tree.size(y))
+    return size if size > 0 else 1.0
