@@ -95,10 +95,8 @@ class Following(Optimised[S]):
             info["stationarity"] = tree.norm(tree.sub(x, problem.project_x(tree.sub(x, gradient))))
             self.stationary = bool(info["stationarity"] <= self.tol)
         x = x if self.stationary else self._moved(problem, x, gradient)
-        if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            self.scheduler.step(float(info["upper"]))
-        elif self.scheduler is not None:
-            self.scheduler.step()
+        if self.scheduler is not None:
+            advance(self.scheduler, info["upper"])
         return x, state, info
 
     def status(self, state: S) -> Status | None:
@@ -133,6 +131,14 @@ class Following(Optimised[S]):
         shapes = [[tuple(t.shape) for t in tree.leaves(a)] for a in (gradient, x)]
         if shapes[0] != shapes[1] or not tree.same_structure(gradient, x):
             raise MethodError(f"{type(self.estimator).__name__}.estimate must return a gradient shaped like x")
+
+
+def advance(scheduler: Scheduler, value: Tensor) -> None:
+    """One step of a scheduler; one that waits for a plateau looks at the value."""
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        scheduler.step(float(value))
+    else:
+        scheduler.step()
 
 
 def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:

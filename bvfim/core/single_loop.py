@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
-from bvfim.core.following import Optimised, Part, made
+from bvfim.core.following import Optimised, Part, advance, made
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
@@ -108,8 +108,8 @@ class SingleLoop(Optimised[StochasticState]):
             "multiplier": b / a,
             "grad_norm": tree.norm(gradient),
         }
-        for moved in (self.x, of_y, of_z):
-            moved.scheduler.step()
+        for moved, value in ((self.x, seen.upper), (of_y, seen.lower), (of_z, seen.lower_z)):
+            advance(moved.scheduler, value)
         return x, StochasticState(y, z, tracking), info
 
     def _build(self, y: Tree, step: float) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from bvfim.callbacks import ProgressBar, own_progress
 from bvfim.core.following import OptimizerFactory, SchedulerFactory
@@ -16,9 +20,12 @@ from bvfim.core.refit import judged
 from bvfim.core.run import Callback, Run, check_steps
 from bvfim.core.solution import Solution
 from bvfim.core.stepper import takes_no
-from bvfim.methods import AdaptiveBVFIM, Choice, Method, StochasticBVFIM, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Method, State, StochasticBVFIM, as_method
 from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
+
+LOOKS = 50
+"""A held-out score is looked at about this many times in a run."""
 
 
 def solve(
@@ -38,6 +45,7 @@ def solve(
     accelerate: str = "auto",
     refit: bool = True,
     progress: bool | None = None,
+    holdout: Callable[[Tree, Tree], float | Tensor] | None = None,
 ) -> Solution:
     r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the initial point (x, y).
 
@@ -70,6 +78,8 @@ def solve(
             at most a tenth of the run.
         progress: show a progress bar once the run has taken two seconds; by default on a terminal and in a notebook,
             unless the callbacks include one.
+        holdout: a function of (x, y) such as the loss on rows that neither objective sees; lower is better. It is
+            evaluated about fifty times, and the x and y where it was lowest are returned.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run and returns what it has. A non-finite value ends it with the
@@ -100,8 +110,35 @@ def solve(
     called = list(callbacks)
     if not any(isinstance(callback, ProgressBar) for callback in called):
         called += own_progress(progress)
-    found = run.solution(drive(run, called, time_limit))
+    best = None if holdout is None else Best(holdout, steps)
+    status = drive(run, called if best is None else [best, *called], time_limit)
+    if best is not None:
+        best.restore(run)
+    found = run.solution(status)
     return judged(run, found) if refit else found
+
+
+class Best:
+    """Looks at a held-out score from time to time, and keeps x and the state where it was lowest."""
+
+    def __init__(self, score: Callable[[Tree, Tree], float | Tensor], steps: int) -> None:
+        self.score, self.every = score, max(1, steps // LOOKS)
+        self.lowest = math.inf
+        self.kept: tuple[Tree, State] | None = None
+
+    def __call__(self, run: Run) -> None:
+        """Look, if it is due."""
+        if run.k % self.every == 0 or run.k == run.steps:
+            with torch.no_grad():
+                found = float(self.score(run.x, run.y))
+            run.row["holdout"] = found
+            if found <= self.lowest:
+                self.lowest, self.kept = found, (run.x, run.state)
+
+    def restore(self, run: Run) -> None:
+        """Put the best x and state back."""
+        if self.kept is not None:
+            run.x, run.state = self.kept
 
 
 def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = None) -> Status:

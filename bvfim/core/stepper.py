@@ -121,6 +121,8 @@ class Stepper:
         if isinstance(self.method, Estimator):
             estimate = estimate_of(self.method, accelerate, self.problem, self.x, y, steps)
             return Following(self.method, self.x, optimizer, scheduler, tol, estimate)
+        if accelerate not in ("auto", "none"):
+            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
         if isinstance(self.method, StochasticBVFIM):
             if tol is not None:
                 raise MethodError("tol: StochasticBVFIM takes no tol: noise hides whether x is stationary")
@@ -128,8 +130,6 @@ class Stepper:
         for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
             if given is not None:
                 raise MethodError(takes_no(self.method, name))
-        if accelerate not in ("auto", "none"):
-            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
         return self.method
 
     # -- where it stands --

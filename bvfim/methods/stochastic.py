@@ -29,10 +29,11 @@ RISE = 0.1
 KEEPS_UP = 1.1
 """y and z keep up while the gap is at most this many times what is allowed; a negative one shows that z lags."""
 HIDDEN, SHORT = 5.0, 500
-"""A gap below this many standard deviations of f between batches is hidden by their noise, in a run of up to 500 steps;
-longer ones see through it, as averages do, with the square root of their length."""
+"""A gap below this many standard deviations of f between batches is hidden by their noise, in a run of up to 500 steps.
+In a longer one the gap goes down in proportion to its length: the bias of x, which is like the square root of the gap,
+then falls as its noise does."""
 FIRST_WEIGHT, LIGHTEST, HEAVIEST = 0.3, 0.03, 1e4
-"""The weight of f beside F, both of one scale: at first, and its bounds. Below them, y would hardly see f."""
+"""The weight of f beside F, both of one scale: at first, and its bounds. With less, y would hardly see f."""
 RATE = 0.05
 """The most that the logarithm of the weight changes in a step."""
 MEMORY, NOISE_MEMORY = 0.9, 0.95
@@ -77,7 +78,7 @@ class Tracking(NamedTuple):
     def begin(cls, scale: Tensor) -> Tracking:
         """Before the first step, with F's scale."""
         zero = torch.zeros_like(scale)
-        own = {"weight": zero + torch.log(zero + FIRST_WEIGHT), "scale": scale, "allowed": zero + LOOSE}
+        own = {"weight": zero + math.log(FIRST_WEIGHT), "scale": scale, "allowed": zero + LOOSE}
         return cls(**{name: own.get(name, zero) for name in cls._fields})
 
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,7 @@ class Tracking(NamedTuple):
 
     def mu(self, steps: int) -> Tensor:
         """The gap that y is allowed in a run of so many steps: relative to the fall of f, and never below the noise."""
-        hidden = HIDDEN / max(1.0, steps / SHORT) ** 0.5 * self.noise
+        hidden = HIDDEN / max(1.0, steps / SHORT) * self.noise
         return torch.maximum(self.allowed * self.fall, torch.minimum(hidden, LOOSE * self.fall))
 
     def followed(self, k: int, f: Tensor, f_z: Tensor, steps: int, noisy: bool) -> Tracking:
@@ -115,7 +116,7 @@ class Tracking(NamedTuple):
         return seen._replace(weight=weight, allowed=allowed, first=first, last=f_z, before=self.last)
 
 
-_LIMITS = tuple(float(torch.log(torch.tensor(w, dtype=torch.float64))) for w in (LIGHTEST, HEAVIEST))
+_LIMITS = math.log(LIGHTEST), math.log(HEAVIEST)
 
 
 def pace(k: int, steps: int) -> float:

@@ -251,3 +251,29 @@ def test_running_statistics_of_a_module_are_left_to_the_module():
     assert bvfim.check_hypergradient(problem, ONE, y, bvfim.RHG(3)).verdict is bvfim.Verdict.EXACT
     with pytest.raises(bvfim.ProblemError, match="RHG gives the same gradient"):
         bvfim.hypergradient(problem, ONE, y, bvfim.FHG(3))
+
+
+def test_a_held_out_score_chooses_what_is_returned():
+    """x passes 1 on its way to 2: a score that is lowest there brings it back."""
+    problem = bvfim.Problem(lambda x, y: ((y - 2) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+    options = {"optimizer": lambda p: torch.optim.SGD(p, 0.05), "steps": 100}
+    seen = []
+
+    def score(x, y):
+        seen.append(x.item())
+        return (x - 1).abs().sum()
+
+    plain = bvfim.solve(problem, 0 * ONE, 0 * ONE, bvfim.CG(lr=0.4), **options)
+    held = bvfim.solve(problem, 0 * ONE, 0 * ONE, bvfim.CG(lr=0.4), holdout=score, **options)
+    assert plain.x.item() > 1.9
+    assert held.x.item() == min(seen, key=lambda x: abs(x - 1))
+    assert held.steps == 100
+    assert len(seen) == 50
+    assert held.upper == pytest.approx((held.y.item() - 2) ** 2)
+    assert held.history["holdout"].notna().sum() == 50
+
+
+def test_a_held_out_score_that_is_not_a_number_chooses_nothing():
+    plain = bvfim.solve(sine_1d(), ONE, ONE, bvfim.RHG(5), steps=5)
+    held = bvfim.solve(sine_1d(), ONE, ONE, bvfim.RHG(5), steps=5, holdout=lambda x, y: float("nan"))
+    assert torch.equal(held.x, plain.x)

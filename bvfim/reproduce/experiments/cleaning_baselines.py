@@ -31,22 +31,27 @@ def fit(task: Task, rows: LabelledRows) -> dict[str, Tensor]:
     return found
 
 
-def baselines(task: Task) -> list[dict[str, Any]]:
-    """Training on the trusted rows alone, on everything as it is, and on everything with the true labels.
+def trusted_alone(task: Task) -> dict[str, Any]:
+    """Training on the trusted rows alone.
 
-    A row of the training set counts as wrong where the network of the trusted rows gives it another label; its rank is
-    the probability of the label that it was given.
+    A row of the training set counts as wrong where this network gives it another label; its rank is the probability of
+    the label that it was given.
     """
-    inputs = torch.cat([task.trusted.inputs, task.noisy.inputs])
     alone = fit(task, task.trusted)
-    as_is = fit(task, LabelledRows(inputs, torch.cat([task.trusted.labels, task.noisy.labels])))
-    oracle = fit(task, LabelledRows(inputs, torch.cat([task.trusted.labels, task.truth])))
     with torch.no_grad():
         logits = network(alone, task.noisy.inputs, task.activation)
     given = functional.log_softmax(logits, 1).gather(1, task.noisy.labels[:, None])[:, 0]
     flagged = (logits.argmax(1) != task.noisy.labels).cpu().numpy()
+    return {"method": ALONE, "accuracy": task.accuracy(alone), "F1": f1(task.wrong, flagged)} | ranking(task, given)
+
+
+def baselines(task: Task) -> list[dict[str, Any]]:
+    """Training on the trusted rows alone, on everything as it is, and on everything with the true labels."""
+    inputs = torch.cat([task.trusted.inputs, task.noisy.inputs])
+    as_is = fit(task, LabelledRows(inputs, torch.cat([task.trusted.labels, task.noisy.labels])))
+    oracle = fit(task, LabelledRows(inputs, torch.cat([task.trusted.labels, task.truth])))
     return [
-        {"method": ALONE, "accuracy": task.accuracy(alone), "F1": f1(task.wrong, flagged)} | ranking(task, given),
+        trusted_alone(task),
         {"method": "no cleaning", "accuracy": task.accuracy(as_is)},
         {"method": "true labels", "accuracy": task.accuracy(oracle)},
     ]
