@@ -143,7 +143,7 @@ DELAY = 2.0
 """The progress that a run shows by itself appears after this many seconds."""
 
 
-def own_progress(asked: bool | None) -> list[ProgressBar]:
+def own_progress(asked: bool | None, title: str = "solve") -> list[ProgressBar]:
     """The progress bar of a run: as asked for, or if None on a terminal and in a notebook.
 
     Example:
@@ -154,7 +154,7 @@ def own_progress(asked: bool | None) -> list[ProgressBar]:
     if asked is None:
         watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
         asked = watched and os.environ.get("BVFIM_PROGRESS") != "0"
-    return [ProgressBar(pause=10.0, delay=DELAY)] if asked else []
+    return [ProgressBar(title, pause=10.0, delay=DELAY)] if asked else []
 
 
 @dataclass

@@ -323,28 +323,3 @@ def test_a_bar_begins_at_the_step_that_was_resumed(tmp_path):
 
 def test_a_run_without_a_step_shows_nothing():
     assert shown(False, 0)[0] == shown(True, 0)[0] == ""
-
-
-def test_a_run_shows_its_progress_by_itself_where_somebody_may_be_watching(monkeypatch, capsys):
-    monkeypatch.delenv("BVFIM_PROGRESS", raising=False)
-    monkeypatch.setattr(bvfim.callbacks, "DELAY", 0.0)
-    monkeypatch.setattr(bvfim.callbacks, "error_stream", bvfim.callbacks.PlainStream)
-
-    def shown(**options):
-        bvfim.solve(PROBLEM, START, START, bvfim.RHG(steps=1), steps=2, **options)
-        return capsys.readouterr().err
-
-    assert shown() == "", "not into a file or a pipe"
-    assert "2/2" in shown(progress=True)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert "2/2" in shown()
-    assert shown(progress=False) == ""
-    assert shown(callbacks=[bvfim.callbacks.ProgressBar(delay=60.0)]) == "", "one that is given takes its place"
-    monkeypatch.setenv("BVFIM_PROGRESS", "0")
-    assert shown() == ""
-
-
-def test_progress_of_a_short_run_is_not_shown(capsys):
-    bar = bvfim.callbacks.ProgressBar(delay=60.0, pause=0.0, console=bvfim.callbacks.PlainStream())
-    solve(3, bar)
-    assert capsys.readouterr().err == ""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bvfim import tree
 from bvfim.callbacks import ProgressBar, own_progress
 from bvfim.core.following import OptimizerFactory, SchedulerFactory
 from bvfim.core.problem import Problem
@@ -26,6 +27,15 @@ from bvfim.tree import Tree
 
 LOOKS = 50
 """A held-out score is looked at about this many times in a run."""
+
+LARGE = 10_000
+"""From this many lower variables on, a line search on all of the data is slow beside a loop over batches of it."""
+FASTER = "solve (with so large a y, batches= or method=bvfim.StochasticBVFIM() would be faster)"
+
+
+def large(y: Tree) -> bool:
+    """Whether y has the size of a network."""
+    return tree.size(y) > LARGE
 
 
 def solve(
@@ -109,7 +119,7 @@ def solve(
         warn(caution)
     called = list(callbacks)
     if not any(isinstance(callback, ProgressBar) for callback in called):
-        called += own_progress(progress)
+        called += own_progress(progress, FASTER if method is None and batches is None and large(y) else "solve")
     best = None if holdout is None else Best(holdout, steps)
     status = drive(run, called if best is None else [best, *called], time_limit)
     if best is not None:
