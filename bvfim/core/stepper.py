@@ -161,6 +161,11 @@ class Stepper:
         return found if isinstance(found, torch.optim.Optimizer) else None
 
     @property
+    def scheduler(self) -> Part | None:
+        """The learning-rate scheduler of x, if there is one."""
+        return self.parts["scheduler"]
+
+    @property
     def parts(self) -> dict[str, Part | None]:
         """The optimisers and schedulers of the run."""
         return self.mover.parts if isinstance(self.mover, Optimised) else {"optimizer": None, "scheduler": None}
