@@ -22,13 +22,13 @@ from torch import Tensor
 
 from bvfim import sets, tree
 from bvfim.app import python_file
-from bvfim.core.following import OptimizerFactory
 from bvfim.core.problem import Problem, accepts
 from bvfim.core.run import Callback, check_steps
 from bvfim.core.solution import Solution
 from bvfim.core.solve import solve
 from bvfim.core.validate import validate
 from bvfim.methods import AdaptiveBVFIM, Chosen, as_method, by_name
+from bvfim.methods.base import OptimizerFactory
 from bvfim.reports.describe import named, point, shapes
 from bvfim.status import BvfimError, BvfimWarning, MethodError, ProblemError
 from bvfim.tree import Tree

@@ -16,13 +16,13 @@ from bvfim import tree
 from bvfim.core.accelerate import Plain
 from bvfim.core.backends import FUNCTIONAL
 from bvfim.core.evaluations import Evaluations
-from bvfim.core.following import Following, OptimizerFactory
+from bvfim.core.following import Following
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import KINDS
 from bvfim.interior.starts import UNDER_WAY
 from bvfim.methods import AdaptiveBVFIM, AdaptiveState, Estimator, Info, Method
 from bvfim.methods.adaptive import report
-from bvfim.methods.base import Data, S, State, Step
+from bvfim.methods.base import Data, OptimizerFactory, S, State, Step
 from bvfim.status import Status
 from bvfim.tree import Tree
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -14,13 +13,11 @@ from bvfim import tree
 from bvfim.core.accelerate import Estimate
 from bvfim.core.problem import Problem
 from bvfim.methods import Estimator, Method
-from bvfim.methods.base import Data, S, Step
+from bvfim.methods.base import Data, OptimizerFactory, S, SchedulerFactory, Step
 from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
-OptimizerFactory: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
 Scheduler: TypeAlias = torch.optim.lr_scheduler.LRScheduler
-SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], Scheduler]
 LEARNING_RATE = 0.01
 """The learning rate of Adam, the default optimiser of x, as in the paper."""
 
@@ -105,11 +102,7 @@ class Following(Optimised[S]):
 
     @torch.no_grad()
     def _moved(self, problem: Problem, x: Tree, gradient: Tree) -> Tree:
-        for p, value, g in zip(self.parameters, tree.leaves(x), tree.leaves(gradient), strict=True):
-            p.copy_(value)  # which a callback may have moved, and the projection has
-            p.grad = g
-        self.optimizer.step()
-        return tree.clone(self._projected(problem, tree.unflatten(x, self.parameters)))
+        return tree.clone(self._projected(problem, stepped(self.optimizer, self.parameters, x, gradient)))
 
     def _projected(self, problem: Problem, x: Tree) -> Tree:
         return problem.project_x(x)
@@ -131,6 +124,16 @@ class Following(Optimised[S]):
         shapes = [[tuple(t.shape) for t in tree.leaves(a)] for a in (gradient, x)]
         if shapes[0] != shapes[1] or not tree.same_structure(gradient, x):
             raise MethodError(f"{type(self.estimator).__name__}.estimate must return a gradient shaped like x")
+
+
+@torch.no_grad()
+def stepped(optimizer: torch.optim.Optimizer, parameters: list[Tensor], variable: Tree, gradient: Tree) -> Tree:
+    """The variable after a step of the optimiser of these parameters, which are what is returned."""
+    for p, value, g in zip(parameters, tree.leaves(variable), tree.leaves(gradient), strict=True):
+        p.copy_(value)  # which a callback may have moved, and the projection has
+        p.grad = g
+    optimizer.step()
+    return tree.unflatten(variable, parameters)
 
 
 def advance(scheduler: Scheduler, value: Tensor) -> None:

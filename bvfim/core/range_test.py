@@ -70,8 +70,7 @@ def fall_of(gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: C
 
 def adam_step(at: At, y: Tree) -> float:
     """A step for Adam on f(x, .) from y."""
-    longest = fall_of(at.lower_grad, y, at.problem.project_y).longest
-    return SHARE * longest if longest > 0 else UNKNOWN * _size(y)
+    return _step(fall_of(at.lower_grad, y, at.problem.project_y).longest, y)
 
 
 def scales(at: At, y: Tree) -> Scales:
@@ -97,7 +96,11 @@ def scales(at: At, y: Tree) -> Scales:
     height = max(f.fall, rise)
     longest = f.longest if f.fall > AT_BOTTOM * rise else max(f.longest, F.longest)
     known = 0 < height < math.inf and 0 < F.fall < math.inf
-    return Scales(SHARE * longest if longest > 0 else UNKNOWN * _size(y), height / F.fall if known else 1.0)
+    return Scales(_step(longest, y), height / F.fall if known else 1.0)
+
+
+def _step(longest: float, y: Tree) -> float:
+    return SHARE * longest if longest > 0 else UNKNOWN * _size(y)
 
 
 def _size(y: Tree) -> float:

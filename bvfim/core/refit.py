@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.batches import Draws
-from bvfim.core.following import OptimizerFactory
 from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import adam_step
@@ -20,6 +19,7 @@ from bvfim.core.run import Run, check_steps
 from bvfim.core.single_loop import Moved
 from bvfim.core.solution import Solution
 from bvfim.core.validate import validate
+from bvfim.methods.base import OptimizerFactory
 from bvfim.status import Status
 from bvfim.tree import Tree
 

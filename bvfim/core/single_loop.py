@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
-from bvfim.core.following import Optimised, Part, advance, made
+from bvfim.core.following import Optimised, Part, advance, made, stepped
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
-from bvfim.methods.base import Data, Step
+from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Step
 from bvfim.methods.stochastic import (
     WAIT,
     WHOLE,
-    OptimizerFactory,
-    SchedulerFactory,
     StochasticBVFIM,
     StochasticState,
     pace,
@@ -39,14 +37,9 @@ class Moved:
         self.optimizer = made(optimizer, self.parameters)
         self.scheduler = cosine(self.optimizer, steps) if scheduler is None else scheduler(self.optimizer)
 
-    @torch.no_grad()
     def step(self, at: Tree, gradient: Tree) -> Tree:
         """The variable after a step from where it is now."""
-        for p, value, g in zip(self.parameters, tree.leaves(at), tree.leaves(gradient), strict=True):
-            p.copy_(value)
-            p.grad = g
-        self.optimizer.step()
-        return tree.clone(tree.unflatten(at, self.parameters))
+        return tree.clone(stepped(self.optimizer, self.parameters, at, gradient))
 
 
 def cosine(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:

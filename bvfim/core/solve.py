@@ -15,13 +15,13 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.callbacks import ProgressBar, own_progress
-from bvfim.core.following import OptimizerFactory, SchedulerFactory
 from bvfim.core.problem import Problem
 from bvfim.core.refit import judged
 from bvfim.core.run import Callback, Run, check_steps
 from bvfim.core.solution import Solution
 from bvfim.core.stepper import takes_no
 from bvfim.methods import AdaptiveBVFIM, Choice, Method, State, StochasticBVFIM, as_method
+from bvfim.methods.base import OptimizerFactory, SchedulerFactory
 from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
 

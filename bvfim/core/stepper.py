@@ -14,13 +14,14 @@ from torch import Tensor
 
 from bvfim import checkpoint, tree
 from bvfim.core.accelerate import estimate_of, require_way
-from bvfim.core.following import Following, Optimised, OptimizerFactory, Part, SchedulerFactory
+from bvfim.core.following import Following, Optimised, Part
 from bvfim.core.history import columns, floats, rows_of
 from bvfim.core.problem import Problem, accepts
 from bvfim.core.single_loop import SingleLoop
 from bvfim.core.solution import Solution
 from bvfim.core.validate import validate_objectives, validate_start
 from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, Method, State, StochasticBVFIM, as_method
+from bvfim.methods.base import OptimizerFactory, SchedulerFactory
 from bvfim.status import CheckpointError, MethodError, Status, warn
 from bvfim.tree import Tree
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
+import torch
 from torch import Tensor
 
 from bvfim.core.descent import descend
@@ -72,6 +74,10 @@ S = TypeVar("S", bound=State)
 """The state of a method."""
 Data: TypeAlias = Any
 """A batch from the user's stream, or None."""
+OptimizerFactory: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
+"""Maps tensors to the torch optimiser that moves them."""
+SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
+"""Maps an optimiser to its learning-rate scheduler."""
 Step: TypeAlias = tuple[Tree, S, Info]
 """The result of a step: an x or a gradient in x, the next state, and what to report."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,13 +11,10 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.problem import Problem
-from bvfim.methods.base import Configured
+from bvfim.methods.base import Configured, OptimizerFactory, SchedulerFactory
 from bvfim.schedules import require_count
 from bvfim.status import MethodError
 from bvfim.tree import Tree
-
-OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
-SchedulerFactory = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 
 LOOSE, TIGHT = 0.3, 1e-10
 """The gap that y is allowed, relative to how far f has fallen: at first, and where rounding begins."""
