@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def rhg(task: cleaning.Task) -> dict[str, Any]:
                 best = score, run.x, run.y, at - began - looking
             looking += time.perf_counter() - at
 
-    adam = lambda p: torch.optim.Adam(p, 0.1)  # noqa: E731 (a factory beside its use)
+    adam = partial(torch.optim.Adam, lr=0.1)
     method = bvfim.RHG(20, 0.3)
     bvfim.solve(problem, task.x, task.y, method, adam, steps=RHG_STEPS, batches=batches, callbacks=[look], refit=False)
     return judged(task, *best[1:])

@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def solved(
         step = y_factor * scales(problem.at(task.x, first), task.y).step
         method = bvfim.StochasticBVFIM(lambda p: torch.optim.Adam(p, step, eps=1e-30))
         wait = int(WAIT * steps)
-        optimizer = lambda p: bvfim.OneScale(p, 0.1 * x_factor, wait)  # noqa: E731 (a factory beside its use)
+        optimizer = partial(bvfim.OneScale, lr=0.1 * x_factor, wait=wait)
     began = time.perf_counter()
     found = bvfim.solve(problem, task.x, task.y, method, optimizer, steps=steps, batches=batches, refit=False)
     seconds = time.perf_counter() - began
