@@ -22,7 +22,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from bvfim.interior import judging, schedule, stage, tolerances
+from bvfim.interior import curvature, judging, probing, schedule, stage, tolerances
 from bvfim.interior.barrier import Barrier
 from bvfim.interior.lbfgs import Memory, unit
 from bvfim.interior.lower import Descended, Interior
@@ -129,9 +129,30 @@ def with_tight_start() -> AbstractContextManager[Any]:
 
 def without_probes() -> AbstractContextManager[Any]:
     def nothing(own: Interior, at: Any, known: Known, tol: Tensor) -> Any:
-        return known.z, known.f_z, torch.zeros_like(tol, dtype=torch.bool)
+        none = torch.full_like(tol, torch.inf)
+        return probing.Probed(known.z, known.f_z, torch.zeros_like(tol, dtype=torch.bool), known.z, none)
 
     return patch.object(judging, "probe", nothing)
+
+
+def without_units() -> AbstractContextManager[Any]:
+    """x and y are measured as they come."""
+    return patch("bvfim.methods.adaptive.units", lambda batch, w, *_: torch.ones_like(w))
+
+
+def without_return() -> AbstractContextManager[Any]:
+    """A start ends where it ends, even if it has seen better."""
+    return patch.object(stage, "never_worse", lambda interior, members, starts, *_: starts)
+
+
+def without_refreshing() -> AbstractContextManager[Any]:
+    """Older minima stay where they were found."""
+    return patch.object(stage, "refreshed", lambda interior, at, archive, *_: archive)
+
+
+def without_path() -> AbstractContextManager[Any]:
+    """A stage begins where the last one ended."""
+    return patch.object(stage, "followed", lambda *known: known[6])
 
 
 ABLATIONS: dict[str, Ablation] = {
@@ -152,6 +173,14 @@ ABLATIONS: dict[str, Ablation] = {
     "no jump into the basin": partial(patch.object, tolerances, "STALLED", float("inf")),
     "no nudge off saddles": partial(patch.object, tolerances, "NUDGE", 0.0),
     "no probes": without_probes,
+    "no grid of probes": partial(patch.object, tolerances, "GRID", ()),
+    "no units": without_units,
+    "no way back": without_return,
+    "older minima left as they are": without_refreshing,
+    "no path": without_path,
+    "no estimate from the path": partial(patch.object, tolerances, "MEET_AHEAD", 0.0),
+    "no measured curvature of f": partial(patch.object, curvature, "LARGEST", 0),
+    "mu2 falls although B does": partial(patch.object, tolerances, "STILL_FALLING", float("inf")),
 }
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from bvfim.checkpoint import as_path
+from bvfim.core.arguments import as_number, check_function
 from bvfim.core.run import Run
 from bvfim.schedules import require, require_count
 from bvfim.status import BvfimError, MethodError
@@ -52,15 +54,13 @@ class ProgressBar:
     """A progress bar with the rate, the time left, F, f and the gap; in a file or a pipe, a line from time to time.
 
     The rate and the time left do not count steps taken before a resume. :func:`bvfim.solve` shows one by itself on a
-    terminal and in a notebook; the environment variable ``BVFIM_PROGRESS=0`` or ``solve(progress=False)`` switches that
-    off.
+    terminal and in a notebook; the variable ``BVFIM_PROGRESS=0`` or ``solve(progress=False)`` switches that off.
 
     Args:
         title: the text before the bar.
         pause: without a terminal, the seconds between two lines.
         delay: the seconds before it appears; a run that is shorter shows nothing.
-        console: where to draw, a ``rich.console.Console``; by default stderr, with plain lines if rich is not
-            installed.
+        console: a ``rich.console.Console`` to draw on; by default stderr, with plain lines if rich is not installed.
 
     Example:
         >>> import sys, torch, bvfim
@@ -81,6 +81,10 @@ class ProgressBar:
     _task: Any = field(default=None, init=False, repr=False)
     _last: float = field(default=-math.inf, init=False, repr=False)
     _k: int = field(default=-1, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("pause", "delay"):
+            require(self, name, at_least=0, schedule=False)
 
     def __call__(self, run: Run) -> None:
         """Advance the bar."""
@@ -191,6 +195,7 @@ class Checkpoint:
     _k: int = field(default=-1, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        as_path(self.path)
         require_count(self, "keep")
         if self.every is not None:
             require_count(self, "every")
@@ -300,13 +305,15 @@ class EarlyStop:
     best_step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        check_function(self.score, "EarlyStop: score", 1, "a function of the run")
         require_count(self, "patience")
+        require(self, "margin", at_least=0, schedule=False)
 
     def __call__(self, run: Run) -> bool:
         """Whether to stop."""
         if run.k == 1:  # a new run begins
             self.best, self.best_step = math.inf, 0
-        score = self.score(run)
+        score = as_number(self.score(run), "EarlyStop: score")
         if score < self.best - self.margin:
             self.best, self.best_step = score, run.k
         return run.k - self.best_step >= self.patience
@@ -334,6 +341,7 @@ class Log:
     every: int = 1
 
     def __post_init__(self) -> None:
+        check_function(self.write, "Log: write", 1, "a function of a row of the history")
         require_count(self, "every")
 
     def __call__(self, run: Run) -> None:

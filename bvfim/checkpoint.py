@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,12 @@ from torch import Tensor
 
 from bvfim.status import CheckpointError, warn
 
+if sys.platform != "win32":
+    import fcntl
+
 FORMAT = "bvfim-checkpoint-1"
+TRIES = 5
+"""How often a file is written where another process removes it."""
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64}
 _DTYPES |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 
@@ -32,8 +38,8 @@ _DTYPES |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
 def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) -> None:
     """Save a nesting of dicts, lists, tuples, numbers, strings, ``None`` and tensors, atomically.
 
-    A process killed at any time leaves a valid file. Only one process may write to a path at a time: partial files
-    left by an earlier one are removed.
+    A process killed at any time leaves a valid file, and partial files that it left are removed. Where two processes
+    write to one path, the last one counts. A link is followed.
 
     Args:
         path: the file to write or replace.
@@ -47,9 +53,18 @@ def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) 
         ...     bvfim.checkpoint.read(f"{folder}/run.safetensors")
         {'k': 3, 'x': tensor([1., 1.])}
     """
+    target = as_path(path)
     tensors: dict[str, Tensor] = {}
-    text = json.dumps(_pack(content, tensors))
-    target = Path(path)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{target}: a checkpoint holds a dict, not a {type(content).__name__}")
+    try:
+        text = json.dumps(_pack(content, tensors))
+        if target.is_symlink():  # the link stays, and what it points to is written
+            target = target.resolve()
+        if target.exists() and not target.is_file():
+            raise CheckpointError(f"{target}: the checkpoint could not be written (it is not a regular file)")
+    except (OSError, RecursionError) as error:  # a name that is too long, or a dict that holds itself
+        raise CheckpointError(f"{target}: the checkpoint could not be written ({error})") from error
     try:
         data = save(tensors, metadata={"format": FORMAT, "content": text, "digest": _digest(text, tensors)})
     except SafetensorError as error:
@@ -58,26 +73,66 @@ def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) 
         target.parent.mkdir(parents=True, exist_ok=True)
         for ending in ("tmp", "old"):
             for stray in target.parent.glob(f".{glob.escape(target.name)}.????????.{ending}"):
-                stray.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-        temporary = Path(name)
-        before = temporary.with_suffix(".old")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if _abandoned(stray):
+                    stray.unlink(missing_ok=True)
+        for attempt in range(TRIES):
+            try:
+                _put(target, data, keep)
+                break
+            except FileNotFoundError:  # another run on this path took our partial file for one that was left behind
+                if attempt == TRIES - 1:
+                    raise
+    except OSError as error:
+        raise CheckpointError(f"{target}: the checkpoint could not be written ({error.strerror or error})") from error
+
+
+def as_path(given: str | os.PathLike[str]) -> Path:
+    """The path of a checkpoint, with an error for anything that is none.
+
+    Example:
+        >>> from bvfim.checkpoint import as_path
+        >>> as_path(3)
+        Traceback (most recent call last):
+        bvfim.status.CheckpointError: the path of a checkpoint must be a str or a path, not 3
+    """
+    if not isinstance(given, str | os.PathLike) or "\0" in os.fspath(given):
+        raise CheckpointError(f"the path of a checkpoint must be a str or a path, not {given!r}")
+    return Path(given)
+
+
+def _put(target: Path, data: bytes, keep: int) -> None:
+    """Write a file beside the target, and move it there."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    temporary = Path(name)
+    before = temporary.with_suffix(".old")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
             if keep > 1 and target.is_file():
                 _link(before, target)
             # The new one comes first: the one before it may be damaged, and the only good one the oldest.
             temporary.replace(target)
-            if before.exists():
-                _shift(before, target, keep)
-        finally:
-            temporary.unlink(missing_ok=True)
-            before.unlink(missing_ok=True)
-    except OSError as error:
-        raise CheckpointError(f"{target}: the checkpoint could not be written ({error.strerror or error})") from error
+        if before.exists():
+            _shift(before, target, keep)
+    finally:
+        temporary.unlink(missing_ok=True)
+        before.unlink(missing_ok=True)
+
+
+def _abandoned(partial: Path) -> bool:
+    """Whether nobody is writing a partial file: whoever does so holds a lock on it."""
+    if sys.platform == "win32":
+        return True
+    try:
+        with partial.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _link(new: Path, existing: Path) -> None:
@@ -106,7 +161,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         ...     bvfim.checkpoint.read(f"{folder}/run.safetensors")["k"]
         3
     """
-    source = Path(path)
+    source = as_path(path)
     try:
         if not source.is_file():
             raise CheckpointError(f"{source}: there is no such checkpoint")
@@ -144,7 +199,7 @@ def newest(path: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
         >>> found.name, content
         ('run.safetensors.old-1', {'k': 1})
     """
-    target, wrong = Path(path), []
+    target, wrong = as_path(path), []
     start = f"{target.name}.old-"
     ages = [p.name.removeprefix(start) for p in target.parent.glob(f"{glob.escape(start)}*")]
     older = sorted(int(age) for age in ages if age.isdecimal())

@@ -10,11 +10,12 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from bvfim.core.arguments import accepts, as_number
 from bvfim.status import MethodError
 
 Schedule: TypeAlias = Callable[[int], float]
@@ -33,6 +34,9 @@ class constant:
 
     value: float
 
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+
     def __call__(self, k: int) -> float:
         """The value at step k."""
         return self.value
@@ -50,6 +54,9 @@ class geometric:
 
     start: float
     rate: float
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
 
     def __call__(self, k: int) -> float:
         """The value at step k: infinite on overflow, and never rounded down to zero."""
@@ -73,6 +80,9 @@ class harmonic:
 
     start: float
 
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+
     def __call__(self, k: int) -> float:
         """The value at step k."""
         return self.start / (k + 1)
@@ -93,6 +103,10 @@ class join:
     boundaries: Sequence[int]
 
     def __post_init__(self) -> None:
+        if not self.schedules or not all(callable(schedule) for schedule in self.schedules):
+            raise MethodError(f"join: schedules must be functions of the step, not {self.schedules!r}")
+        if not all(type(boundary) is int for boundary in self.boundaries):
+            raise MethodError(f"join: boundaries must be whole numbers, not {self.boundaries!r}")
         if len(self.boundaries) != len(self.schedules) - 1:
             raise MethodError(
                 f"join: {len(self.schedules)} schedules need {len(self.schedules) - 1} boundaries, "
@@ -110,6 +124,13 @@ class join:
         return schedule(k - begin)
 
 
+def _require_numbers(schedule: Any) -> None:
+    for field in fields(schedule):
+        number = getattr(schedule, field.name)
+        if not isinstance(number, numbers.Real):
+            raise MethodError(f"{type(schedule).__name__}: {field.name} must be a number, not {number!r}")
+
+
 def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> float:
     """The value of a float or schedule at step ``k``; a schedule must stay positive (or zero) and finite.
 
@@ -119,7 +140,7 @@ def value(number: FloatOrSchedule, k: int, name: str, zero: bool = False) -> flo
         return number  # type: ignore[unreachable]
     if not callable(number):
         return float(number)
-    result = float(number(k))
+    result = as_number(number(k), f"the schedule of {name}")
     if not (math.isfinite(result) and (result > 0 or (zero and result == 0))):
         raise MethodError(f"the schedule of {name} returned {result} at step {k}: it must stay positive and finite")
     return result
@@ -130,6 +151,8 @@ def require(
 ) -> None:
     """Reject an out-of-range number in the field ``name`` of ``owner``; schedules are checked as they run."""
     number = getattr(owner, name)
+    if schedule and callable(number) and not accepts(number, 1):
+        raise MethodError(f"{type(owner).__name__}: the schedule of {name} must be a function of the step")
     if (schedule and callable(number)) or (isinstance(number, Tensor) and number.dim() == 0):
         return
     bound = f"of at least {at_least:g}" if at_least is not None else f"above {above:g}"

@@ -9,6 +9,7 @@ to a change of x solves :math:`\Pi (H + c I) \Pi\, \dot y = -\Pi\, \partial^2_{y
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -74,13 +75,20 @@ class Box:
     upper: float | Tensor = torch.inf
 
     def __post_init__(self) -> None:
+        if not all(_is_number(bound) or _is_dense(bound) for bound in (self.lower, self.upper)):
+            raise ProblemError(
+                f"Box: bounds must be numbers or dense tensors, not {_short(self.lower)} and {_short(self.upper)}"
+            )
         low, high = torch.as_tensor(self.lower), torch.as_tensor(self.upper)
         try:
             good = bool(((low <= high) & (low < torch.inf) & (high > -torch.inf)).all())
         except RuntimeError:  # shapes that do not broadcast
             good = False
         if not good:
-            raise ProblemError(f"Box: every lower bound must be at most its upper bound, not {low} and {high}")
+            raise ProblemError(
+                f"Box: every lower bound must be at most its upper bound, not {_short(self.lower)} and "
+                f"{_short(self.upper)}"
+            )
 
     def project(self, point: Tensor) -> Tensor:
         """Each entry clamped between its bounds."""
@@ -122,8 +130,11 @@ class Ball:
     centre: float | Tensor = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < torch.inf:
-            raise ProblemError(f"Ball: the radius must be positive and finite, not {self.radius!r}")
+        if not (_is_number(self.radius) and 0 < self.radius < torch.inf):
+            raise ProblemError(f"Ball: the radius must be positive and finite, not {_short(self.radius)}")
+        given = _is_number(self.centre) or _is_dense(self.centre)
+        if not (given and bool(torch.as_tensor(self.centre).isfinite().all())):
+            raise ProblemError(f"Ball: the centre must be a finite number or tensor, not {_short(self.centre)}")
 
     def project(self, point: Tensor) -> Tensor:
         """The point itself, or the nearest point of the sphere."""
@@ -163,8 +174,8 @@ class Simplex:
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.total < torch.inf:
-            raise ProblemError(f"Simplex: the total must be positive and finite, not {self.total!r}")
+        if not (_is_number(self.total) and 0 < self.total < torch.inf):
+            raise ProblemError(f"Simplex: the total must be positive and finite, not {_short(self.total)}")
 
     def project(self, point: Tensor) -> Tensor:
         """Shift every row by its own threshold and clip at zero (Held, Wolfe and Crowder, 1974)."""
@@ -184,6 +195,21 @@ class Simplex:
         free = (positive | (gradient < level)).to(point.dtype)
         mass = free.sum(-1, keepdim=True)
         return Tangent(lambda v: free * (v - (free * v).sum(-1, keepdim=True) / mass), 0.0)
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, numbers.Real)
+
+
+def _is_dense(given: object) -> bool:
+    return isinstance(given, Tensor) and given.layout is torch.strided and not given.is_meta
+
+
+def _short(given: object) -> str:
+    """A number as it is, and a tensor by its entries if these are few."""
+    if not isinstance(given, Tensor):
+        return repr(given)
+    return str(given.tolist()) if _is_dense(given) and given.numel() <= 4 else f"a tensor of shape {tuple(given.shape)}"
 
 
 SetTree = Any
@@ -210,9 +236,13 @@ def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
 
 def check_fit(sets: SetTree, variable: Tree, name: str) -> None:
     """Reject sets whose bounds or centres do not fit the shape of their leaf."""
-    for s, leaf in zip(per_leaf(sets, variable), tree.leaves(variable), strict=True):
+    try:
+        own = per_leaf(sets, variable)
+    except ProblemError as error:
+        raise ProblemError(f"{name}_set: {error}") from error
+    for s, leaf in zip(own, tree.leaves(variable), strict=True):
         try:
-            fits = s is None or s.project(leaf).shape == leaf.shape
+            fits = s is None or getattr(s.project(leaf), "shape", None) == leaf.shape
         except (RuntimeError, IndexError):
             fits = False
         if not fits:

@@ -35,7 +35,7 @@ class Status(enum.Enum):
     )
     NON_FINITE = (
         "non_finite",
-        "A value or gradient became NaN or infinite; the last finite iterate is returned. "
+        "A value or gradient became NaN or infinite; the best iterate before is returned, with batches the last. "
         "Lower the step sizes, adapt them to the curvature (dynamics=bvfim.dynamics.Adaptive()), or constrain x and y "
         "to sets where the objectives are defined.",
     )
@@ -48,8 +48,8 @@ class Status(enum.Enum):
     STUCK = (
         "stuck",
         "The lower-level gap is closed, but stationarity of x was not verified: the value function has a kink there "
-        "(for example, the lower-level solution jumps), an objective is nonsmooth, or tol is below rounding error. "
-        "Compare F across several starts.",
+        "(for example, the lower-level solution jumps), an objective is nonsmooth or badly conditioned, or tol is "
+        "below rounding error. Compare F across several starts.",
     )
     GAP_OPEN = (
         "gap_open",

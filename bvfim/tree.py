@@ -13,6 +13,8 @@ import optree
 import torch
 from torch import Tensor
 
+from bvfim.status import ProblemError
+
 Tree: TypeAlias = Any
 """A tensor, or a nesting of dicts, lists and tuples of tensors."""
 
@@ -88,6 +90,11 @@ def axpy(c: float | Tensor, a: Tree, b: Tree) -> Tree:
 def where(condition: Tensor, a: Tree, b: Tree) -> Tree:
     """a if the scalar boolean tensor ``condition`` else b, without a host synchronisation."""
     return map(lambda s, t: torch.where(condition, s, t), a, b)
+
+
+def equal(a: Tree, b: Tree) -> bool:
+    """Whether all leaves are the same."""
+    return all(torch.equal(s, t) for s, t in zip(leaves(a), leaves(b), strict=True))
 
 
 def zeros_like(a: Tree) -> Tree:
@@ -169,4 +176,6 @@ def parameters(module: torch.nn.Module) -> dict[str, Tensor]:
         >>> torch.func.functional_call(layer, y, (torch.ones(3, 2),)).shape
         torch.Size([3, 1])
     """
+    if not isinstance(module, torch.nn.Module):
+        raise ProblemError(f"parameters takes a torch module, not a {type(module).__name__}")
     return {name: p.detach().clone() for name, p in module.named_parameters()}

@@ -18,6 +18,27 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+class Clock:
+    """The clock of a run, in the hands of a test: a second passes at every call of its callback."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def tick(self, run) -> None:
+        self.now += 1.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that ``tick``, given as a callback, moves on by a second a step."""
+    clock = Clock()
+    monkeypatch.setattr("bvfim.core.stepper.time", clock)
+    return clock
+
+
 @pytest.fixture
 def real():
     """A function that gives back the name of a data set, or skips with a reason where its real files are not there."""

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"))]
 
 
 @pytest.mark.long
@@ -28,8 +29,15 @@ def test_code_blocks_run(page, capsys):
         assert "CG: exact" in printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_lead_to_files(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+def anchors(page):
+    """The headings of a page, as links call them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for target, _, anchor in re.findall(r"\]\((?!http)([^)#]*)(#?)([^)]*)\)", page.read_text()):
+        leads_to = page.parent / target if target else page
+        assert leads_to.exists(), target
+        assert not anchor or anchor in anchors(leads_to), anchor

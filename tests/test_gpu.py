@@ -234,3 +234,56 @@ def test_a_step_that_does_not_compile_is_still_recorded(monkeypatch):
         found = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="compile")
     plain = bvfim.solve(problem, x, y, bvfim.BVFIM(4, 3), steps=12, accelerate="none")
     assert torch.equal(tree.flatten(found.x), tree.flatten(plain.x))
+
+
+def on_batches(dtype=torch.float32):
+    task = cleaning.problem(
+        "digits", train=200, validation=100, hidden=16, activation="relu", device="cuda", dtype=dtype
+    )
+    problem, batches = cleaning.on_batches(task, 20)
+    return problem, task.x, task.y, batches
+
+
+@pytest.mark.parametrize("y_optimizer", [None, lambda p: torch.optim.AdamW(p, 1e-3)])
+def test_the_single_loop_recorded_is_bit_for_bit_the_plain_one(y_optimizer):
+    found = []
+    for way in ("none", "cudagraph"):
+        problem, x, y, batches = on_batches()
+        method = bvfim.StochasticBVFIM(y_optimizer)
+        found.append(bvfim.solve(problem, x, y, method, steps=60, batches=batches, accelerate=way, refit=False))
+    for a, b in zip(*(tree.leaves([r.x, r.y, r.z]) for r in found), strict=True):
+        assert torch.equal(a, b)
+    assert found[0].evaluations == found[1].evaluations
+    assert found[0].history.drop(columns="seconds").equals(found[1].history.drop(columns="seconds"))
+
+
+def test_the_single_loop_compiled_agrees_to_rounding():
+    found = []
+    for way in ("none", "compile"):
+        problem, x, y, batches = on_batches(torch.float64)
+        found.append(bvfim.solve(problem, x, y, steps=40, batches=batches, accelerate=way, refit=False))
+    assert torch.allclose(found[0].x, found[1].x, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("first", "second"), [("none", "cudagraph"), ("cudagraph", "cudagraph")])
+def test_the_single_loop_recorded_goes_on_from_a_checkpoint(first, second, tmp_path):
+    path = tmp_path / "run.safetensors"
+
+    def run(way, **options):
+        problem, x, y, batches = on_batches()
+        return bvfim.solve(problem, x, y, steps=40, batches=batches, accelerate=way, refit=False, **options)
+
+    whole = run("none")
+    run(first, callbacks=[Checkpoint(path, every=15), lambda run: run.k == 20])
+    assert torch.equal(whole.x, run(second, resume=path).x)
+
+
+def test_an_objective_with_dropout_is_not_recorded():
+    rows, targets = torch.randn(40, 4, device="cuda"), torch.randn(40, device="cuda")
+
+    def loss(x, y, i):
+        return ((torch.nn.functional.dropout(rows[i] * x) @ y - targets[i]) ** 2).mean()
+
+    x, y = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
+    batches = bvfim.Shuffled(40, 10, device="cuda")
+    assert bvfim.solve(bvfim.Problem(loss, loss), x, y, steps=20, batches=batches).steps == 20

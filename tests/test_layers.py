@@ -13,12 +13,12 @@ import bvfim
 ROOT = Path(bvfim.__file__).parent
 
 SOLVER = [
-    "version", "status", "core.extras", "tree", "schedules", "sets",
+    "version", "status", "core.extras", "core.arguments", "tree", "schedules", "sets",
     "core.evaluations", "core.backends", "core.draw", "core.evaluator", "core.problem", "core.validate", "core.batches",
     "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
-    "core.following", "core.one_scale", "core.range_test", "core.single_loop",
-    "checkpoint", "core.solution", "core.history", "core.stepper", "core.run",
+    "core.following", "core.one_scale", "core.range_test", "core.history", "core.single_loop",
+    "checkpoint", "core.solution", "core.stepper", "core.run",
     "core.lower_minimum", "core.refit", "callbacks", "core.solve",
     "core.batched",
     "core.solve_many",

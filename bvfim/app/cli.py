@@ -19,7 +19,20 @@ from rich.markup import escape
 
 from bvfim.app import cli_clean
 from bvfim.app.cli_bench import bench_app
-from bvfim.app.terminal import Device, Out, Resume, Seed, Workers, console, counts, listed, parts, size_and_count
+from bvfim.app.terminal import (
+    Device,
+    Force,
+    Out,
+    Resume,
+    Seed,
+    Workers,
+    console,
+    counts,
+    listed,
+    parts,
+    require_new,
+    size_and_count,
+)
 from bvfim.status import BvfimError, DataError, Status, no_such
 from bvfim.version import __version__
 
@@ -81,6 +94,7 @@ def solve(
     tol: Annotated[float | None, typer.Option(min=0, help="Stopping tolerance, in the method's own measure.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Random seed.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; out/<file name> by default.")] = None,
+    force: Force = False,
     debug: Annotated[bool, typer.Option(help="Show the full traceback of an error.")] = False,
 ) -> None:
     """Solve the problem defined in a Python file, show its progress and save a report.
@@ -95,12 +109,15 @@ def solve(
         problem_file.seed_everything(seed)
     try:
         stated = problem_file.load(file).changed(method, steps, tol, seed)
-        out = prepared(Path("out", file.stem) if out is None else out)
+        out = Path("out", file.stem) if out is None else out
+        require_new(out, problem_file_report.FILES, force)
+        prepared(out)
         solution = problem_file.run(stated, [LiveTable()])
     except BvfimError:
         if debug:
             traceback.print_exc()
         raise
+    out = out if force else problem_file_report.unused(out)
     problem_file_report.save_solution(solution, out / "solution.safetensors")
     config, results = (
         problem_file_report.settings(stated, solution, seed),

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bvfim.app.terminal import console, listed
+from bvfim.app.terminal import Force, console, listed
 
 
 def clean(
@@ -26,7 +26,7 @@ def clean(
         Path | None, typer.Option(help="Decisions downloaded from report.html; they count as trusted.")
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Print the findings and write nothing.")] = False,
-    force: Annotated[bool, typer.Option(help="Overwrite the results of an earlier run.")] = False,
+    force: Force = False,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Random seed.")] = 0,
     bilevel: Annotated[bool, typer.Option(help="Include the bilevel network; about twice as fast without it.")] = True,
     rows: Annotated[

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from bvfim import sets, tree
 from bvfim.app import python_file
-from bvfim.core.problem import Problem, accepts
-from bvfim.core.run import Callback, check_steps
+from bvfim.core.arguments import accepts, check_steps
+from bvfim.core.problem import Problem
+from bvfim.core.run import Callback
 from bvfim.core.solution import Solution
 from bvfim.core.solve import solve
 from bvfim.core.validate import validate
@@ -140,7 +141,8 @@ def load(path: str | os.PathLike[str]) -> Stated:
         parts = {name: given.pop(name) for name in ("x_set", "y_set", "context", "joint")}
         problem = Problem(names["upper"], names["lower"], **parts)
         _require_arguments(problem)
-        _require_sets(problem, x, y)
+        sets.check_fit(problem.x_set, x, "x")
+        sets.check_fit(problem.y_set, y, "y")
         steps = Stated.steps if given["steps"] is None else given["steps"]
         check_steps(steps)
         return Stated(file, problem, x, y, _method(given["method"]), given["optimizer"], steps, lines=lines)
@@ -246,15 +248,6 @@ def _require_arguments(problem: Problem) -> None:
         objective = getattr(problem, name)
         if not (accepts(objective, 2) or accepts(objective, 3)):
             raise ProblemError(f"{name} must be a function of (x, y)")
-
-
-def _require_sets(problem: Problem, x: Tree, y: Tree) -> None:
-    for name, held, start in (("x", problem.x_set, x), ("y", problem.y_set, y)):
-        try:
-            sets.check_fit(held, start, name)
-        except ProblemError as error:
-            text = str(error).removeprefix(f"{name}_set: ")
-            raise ProblemError(f"{name}_set: {text}") from error
 
 
 def _method(given: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -23,10 +24,12 @@ from bvfim.core.solution import Solution
 from bvfim.reports.describe import ENTRIES, named, point, short
 from bvfim.reports.plots import CYCLE, panels
 from bvfim.reports.report import Results, Section
-from bvfim.status import Status
+from bvfim.status import Status, warn
 
 ROWS = 15
 """How many rows of the history a page shows."""
+FILES = ("solution.safetensors", "index.html", "summary.json", "solution.csv", "history.csv", "steps.csv")
+"""What a run leaves in its folder, among others."""
 WATCHED = ("upper", "lower", "grad_norm", "x_norm")
 """The columns of which a value that is not finite ends a run."""
 
@@ -91,8 +94,10 @@ def results(stated: Stated, solution: Solution) -> Results:
     course = Section("Course", _COURSE, figures=tuple(figures), tables=("steps",))
     sections = [Section("Solution", _POINT, ours=how, tables=("solution",)), *certified]
     summary: dict[str, Any] = {"status": solution.status.value, "advice": how}
-    for name, value in (("F", solution.upper), ("f", solution.lower)):
+    figures_of = {"F": solution.upper, "f": solution.lower, "lower_gap": solution.lower_gap}
+    for name, value in {**figures_of, "upper_refit": solution.upper_refit}.items():
         summary[name] = value if math.isfinite(value) else str(value)  # JSON has no NaN
+    summary["uses_slack"] = solution.uses_slack
     return Results(tables, figures, summary, (*sections, course) if len(history) else tuple(sections))
 
 
@@ -118,6 +123,25 @@ def ended(stated: Stated, solution: Solution) -> str:
     broken = [f"{name} = {last[name]:g}" for name in WATCHED if name in last and not math.isfinite(last[name])]
     what = f"Step {last['step']:.0f} ended with {', '.join(broken) or 'a non-finite gradient'}"
     return f"{what}. {_where(stated, solution)}. {status.advice}"
+
+
+def unused(out: Path) -> Path:
+    """The folder itself, or where another run has finished in it meanwhile, the next one that is free.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from bvfim.app.problem_file_report import unused
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     unused(Path(folder, "game")).name
+        'game'
+    """
+    whole = out.absolute()  # a name such as . has none to add to
+    places = itertools.chain([out], (whole.with_name(f"{whole.name}-{i}") for i in itertools.count(2)))
+    found = next(place for place in places if not any((place / name).exists() for name in FILES))
+    if found != out:
+        warn(f"{out} was taken by another run meanwhile, so the results are in {found}")
+    return found
 
 
 def save_solution(solution: Solution, path: str | os.PathLike[str]) -> Path:
@@ -163,12 +187,20 @@ _SHOWN = (
 _COURSE = f"F and f per step, and the method's own diagnostics. Shows at most {ROWS} rows; history.csv has all of them."
 
 
+def _measured(solution: Solution, text: str) -> str:
+    """What a refit says, or that the run was too short to afford one, or broke off."""
+    return "not measured" if math.isnan(solution.lower_gap) else text
+
+
 def _solution(solution: Solution) -> pd.DataFrame:
     rows = {
         "method": type(solution.method).__name__,
         "status": solution.status.value,
         "F": f"{solution.upper:.6g}",
         "f": f"{solution.lower:.6g}",
+        "lower-level gap": _measured(solution, f"{solution.lower_gap:.3g}"),
+        "F after a refit": _measured(solution, f"{solution.upper_refit:.6g}"),
+        "F uses the slack of the lower level": _measured(solution, "yes" if solution.uses_slack else "no"),
     }
     for name, variable in (("x", solution.x), ("y", solution.y)):
         for path, leaf in named(name, variable):
@@ -196,7 +228,7 @@ def _entries(path: str, leaf: Tensor) -> dict[str, str]:
 
 
 def _certificate(solution: Solution) -> pd.DataFrame:
-    shown: dict[str, Any] = dataclasses.asdict(solution.certificate)  # type: ignore[arg-type]
+    shown: dict[str, Any] = dataclasses.asdict(solution.certificate)  # type: ignore[arg-type]  # only asked for where there is one
     status = shown.pop("status")
     shown["status"] = "under way" if status is None else status.value
     return pd.DataFrame({"value": pd.Series(shown, dtype=object)}).rename_axis("what was shown")
@@ -248,4 +280,4 @@ def _where(stated: Stated, solution: Solution) -> str:
             return f"{name} ({line}) is {float(value):g} at {here}"
         if not all(bool(g.isfinite().all()) for g in tree.leaves([at.pull(in_u), in_y])):
             return f"The gradient of {name} ({line}) is not finite at {here}"
-    return f"The last good point was {here}"
+    return f"The best point before it was {here}"

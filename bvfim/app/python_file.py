@@ -18,6 +18,8 @@ from bvfim.status import BvfimError, ProblemError
 
 MODULE = "bvfim_file"
 """What the file's ``__name__`` is: not ``__main__``, so that a loop of its own does not start."""
+LARGEST = 16 << 20
+"""The size of a file in bytes beyond which it is not read."""
 LINES, WIDTH = 6, 160
 """How much of a long message is shown."""
 
@@ -38,6 +40,10 @@ def read(file: Path) -> str:
     if not file.exists():
         near = get_close_matches(file.name, [p.name for p in file.parent.glob("*.py")], n=1)
         raise ProblemError(f"{file}: no such file" + (f"; did you mean {near[0]!r}?" if near else ""))
+    if not file.is_file():
+        raise ProblemError(f"{file}: not a regular file")
+    if file.stat().st_size > LARGEST:
+        raise ProblemError(f"{file}: larger than {LARGEST >> 20} MiB, which no problem file is")
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -112,7 +118,7 @@ def bindings(source: str) -> dict[str, int]:
     # walk() goes outside in; the reversed body puts the last binding first.
     for node in ast.walk(ast.Module(ast.parse(source).body[::-1], [])):
         for name in _bound(node):
-            found.setdefault(name, node.lineno)  # type: ignore[attr-defined]
+            found.setdefault(name, node.lineno)  # type: ignore[attr-defined]  # nodes that bind have one
     return found
 
 

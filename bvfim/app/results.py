@@ -28,7 +28,10 @@ def require_device(device: str) -> None:
 
 def prepared(out: Path) -> Path:
     """The folder, made before the work rather than after it."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{out}: can't make this folder ({error.strerror}); choose another one with --out") from error
     return out
 
 

@@ -21,10 +21,27 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 Out = Annotated[Path, typer.Option(help="Output folder for data, figures and settings.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
 Device = Annotated[str, typer.Option(help="Device: cpu, cuda or cuda:1.")]
+Force = Annotated[bool, typer.Option(help="Overwrite the results of an earlier run.")]
 Resume = Annotated[bool, typer.Option(help="Resume an interrupted run in the same output folder.")]
 Workers = Annotated[
     int, typer.Option(min=1, help="Number of CPU processes, one thread each; with 1, one process uses all threads.")
 ]
+
+
+def require_new(out: Path, names: Iterable[str], force: bool) -> None:
+    """Refuse to write over files of an earlier run, unless that is asked for.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from bvfim.app.terminal import require_new
+        >>> require_new(Path("no-such-folder"), ["index.html"], force=False)
+    """
+    try:
+        there = next((out / name for name in names if (out / name).exists()), None)
+    except OSError as error:  # a name that is too long
+        raise DataError(f"--out: {error.strerror}") from error
+    if there is not None and not force:
+        raise DataError(f"{there} already exists; use --force to overwrite it or --out for another folder")
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -35,9 +52,12 @@ def listed(text: str) -> tuple[str, ...]:
 def counts(text: str, option: str) -> tuple[int, ...]:
     """The whole numbers of an option that takes several."""
     try:
-        return tuple(int(part) for part in text.split(","))
+        found = tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise DataError(f"--{option} {text}: expected whole numbers, comma-separated") from error
+    if min(found) < 0:
+        raise DataError(f"--{option} {text}: expected whole numbers of at least 0")
+    return found
 
 
 def size_and_count(text: str, option: str) -> tuple[float, int]:

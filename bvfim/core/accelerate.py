@@ -6,11 +6,11 @@ operations of the plain step, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,22 +19,51 @@ from bvfim import tree
 from bvfim.core.backends import Functional
 from bvfim.core.evaluations import Evaluations
 from bvfim.core.problem import Problem
-from bvfim.methods import BVFIM, CG, Estimator, Neumann
+from bvfim.methods.base import Info
 from bvfim.status import MethodError, warn
 from bvfim.tree import Tree
 
 WAYS = ("auto", "none", "cudagraph", "compile")
 LAUNCH_BOUND = 20_000_000
 """``auto`` records a graph up to this many lower variables: above it, arithmetic takes far longer than launches."""
-INNER = (BVFIM, CG, Neumann)
-"""The methods with inner steps to compile; the others differentiate through theirs."""
 WORTH_RECORDING = 10
 """``auto`` records from this many upper steps on: a recording takes as long as three steps."""
 LONG = 5000
 """``auto`` compiles from this many upper steps on: compiling takes tens of seconds."""
 
-Found = tuple[Tree, Any, dict[str, Tensor]]
+Found = tuple[Tree, Any, Info]
 """What an estimate gives back: a gradient, the next state, what to report."""
+
+
+class Recordable(Protocol):
+    """A step that may be recorded: an estimator's, or that of the single loop, which gives the next x."""
+
+    @property
+    def capturable(self) -> bool:
+        """Whether it runs the same operations at every step, and never waits for the host."""
+        ...
+
+    @property
+    def compilable(self) -> bool:
+        """Whether it has inner steps to compile; explicit methods differentiate through theirs."""
+        ...
+
+    @property
+    def memory(self) -> list[Tensor]:
+        """What a step changes in place, besides what it returns."""
+        ...
+
+    def numbers(self, k: int) -> dict[str, float]:
+        """Its schedules at step k."""
+        ...
+
+    def fed(self, numbers: dict[str, Tensor]) -> Recordable:
+        """The same step with scalar tensors in the place of these numbers."""
+        ...
+
+    def estimate(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
+        """The step."""
+        ...
 
 
 class Compiled(Functional):
@@ -65,13 +94,7 @@ def compiled(problem: Problem) -> Problem:
     return found
 
 
-def fed(method: Estimator, numbers: dict[str, Tensor]) -> Estimator:
-    """The method with scalar tensors in the place of its schedules."""
-    # Every method is a dataclass, which its protocol can't say.
-    return replace(method, **numbers) if numbers else method  # type: ignore[type-var]
-
-
-def scalars(method: Estimator, k: int, like: Tensor) -> dict[str, Tensor]:
+def scalars(method: Recordable, k: int, like: Tensor) -> dict[str, Tensor]:
     """The schedules of a method at step k, as scalar tensors; filled on the device, without a wait."""
     return {
         name: torch.full((), number, dtype=like.dtype, device=like.device) for name, number in method.numbers(k).items()
@@ -93,25 +116,31 @@ def tf32(allowed: bool) -> Iterator[None]:
 class Plain:
     """The step as it is. On a device its schedules are fed as tensors there, as in a recorded step."""
 
-    method: Estimator
+    method: Recordable
 
     def __call__(self, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> Found:
         """One estimate."""
         first = tree.leaves(x)[0]
         method = self.method
         if first.is_cuda:
-            method = fed(method, scalars(method, k, first))
+            method = method.fed(scalars(method, k, first))
         return method.estimate(problem, x, state, k, data)
 
 
-def recorded(action: Callable[[], Any]) -> tuple[Any, Any]:
-    """A CUDA graph of the action, and what it returned: tensors that every replay fills anew."""
+def recorded(action: Callable[[], Any], memory: Sequence[Tensor] = ()) -> tuple[Any, Any]:
+    """A CUDA graph of the action, and what it returned: tensors that every replay fills anew.
+
+    The action is run twice before; ``memory``, which it changes in place, is put back.
+    """
+    before = [t.detach().clone() for t in memory]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):  # libraries and compilers set themselves up outside of the recording
         action()
         action()
     torch.cuda.current_stream().wait_stream(side)
+    for t, value in zip(memory, before, strict=True):
+        t.detach().copy_(value)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = action()
@@ -121,23 +150,27 @@ def recorded(action: Callable[[], Any]) -> tuple[Any, Any]:
 class Recording:
     """One step on inputs of given shapes, as a CUDA graph."""
 
-    def __init__(self, method: Estimator, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> None:
+    def __init__(self, method: Recordable, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> None:
         self.inputs = tree.map(lambda t: t.clone() if isinstance(t, Tensor) else t, (x, state, data))
+        self.given: list[Any] = []
         self.numbers = scalars(method, k, tree.leaves(x)[0])
-        fixed = fed(method, self.numbers)
+        fixed = method.fed(self.numbers)
 
         x, state, data = self.inputs
 
         def step() -> Found:
             return fixed.estimate(problem, x, state, k, data)
 
-        self.graph, self.found = recorded(step)
+        self.graph, self.found = recorded(step, method.memory)
 
     def replay(self, x: Tree, state: Any, data: Any, numbers: dict[str, float]) -> Found:
         """The step on these inputs. The gradient is overwritten by the next replay; the state is a copy."""
-        pairs = zip(tree.leaves(self.inputs), tree.leaves((x, state, data)), strict=True)
-        tensors = [(own, new) for own, new in pairs if isinstance(own, Tensor)]
-        torch._foreach_copy_([own for own, _ in tensors], [new for _, new in tensors])
+        given = tree.leaves((x, state))  # what is given again is there already; a batch may be filled anew in place
+        before = [*(self.given or [None] * len(given)), *([None] * len(tree.leaves(data)))]
+        triples = zip(tree.leaves(self.inputs), [*given, *tree.leaves(data)], before, strict=True)
+        changed = [(own, new) for own, new, last in triples if isinstance(own, Tensor) and new is not last]
+        self.given = given
+        torch._foreach_copy_([own for own, _ in changed], [new for _, new in changed])
         for name, number in numbers.items():
             self.numbers[name].fill_(number)
         self.graph.replay()
@@ -149,7 +182,7 @@ class Recording:
 class Accelerated:
     """A step that is recorded, compiled, or both; if either fails, it is skipped with a warning that says why."""
 
-    method: Estimator
+    method: Recordable
     compile: bool
     record: bool
     recordings: dict[Any, Recording] = field(default_factory=dict)
@@ -180,7 +213,7 @@ class Accelerated:
             self.problem = compiled(problem) if self.compile else problem.counted_anew()
         if not self.record:
             numbers = scalars(self.method, k, tree.leaves(x)[0])
-            return fed(self.method, numbers).estimate(self.problem, x, state, k, data)
+            return self.method.fed(numbers).estimate(self.problem, x, state, k, data)
         shape = _signature(data)
         if shape not in self.recordings:
             self.recordings[shape] = Recording(self.method, self.problem, x, state, k, data)
@@ -213,7 +246,7 @@ Estimate: TypeAlias = Plain | Accelerated
 """The function that computes the estimates of a run."""
 
 
-def estimate_of(method: Estimator, accelerate: str, problem: Problem, x: Tree, y: Tree, steps: int) -> Estimate:
+def estimate_of(method: Recordable, accelerate: str, problem: Problem, x: Tree, y: Tree, steps: int) -> Estimate:
     """The function that computes the estimates of a run.
 
     Args:
@@ -225,7 +258,7 @@ def estimate_of(method: Estimator, accelerate: str, problem: Problem, x: Tree, y
     """
     require_way(accelerate)
     cuda = tree.leaves(x)[0].is_cuda
-    compilable = isinstance(method, INNER) or problem.context is not None
+    compilable = method.compilable or problem.context is not None
     why = _unfit(method, cuda, accelerate, compilable)
     if accelerate == "auto":
         fits = why is None and cuda and steps >= WORTH_RECORDING and tree.size(y) <= LAUNCH_BOUND
@@ -238,7 +271,7 @@ def estimate_of(method: Estimator, accelerate: str, problem: Problem, x: Tree, y
     return Accelerated(method, compile=compilable and accelerate == "compile", record=cuda)
 
 
-def _unfit(method: Estimator, cuda: bool, accelerate: str, compilable: bool) -> str | None:
+def _unfit(method: Recordable, cuda: bool, accelerate: str, compilable: bool) -> str | None:
     if not method.capturable:
         return f"{type(method).__name__} is not known to run the same operations at every step"
     if not cuda and (accelerate == "cudagraph" or not compilable):

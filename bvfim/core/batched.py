@@ -16,7 +16,7 @@ from bvfim import tree
 from bvfim.core.accelerate import Plain
 from bvfim.core.backends import FUNCTIONAL
 from bvfim.core.evaluations import Evaluations
-from bvfim.core.following import Following
+from bvfim.core.following import Following, checked_estimate
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import KINDS
 from bvfim.interior.starts import UNDER_WAY
@@ -110,7 +110,8 @@ class EstimatorBatch(Batch[BatchState], Following[BatchState]):
         """The estimate of each start."""
 
         def one(x: Tree, own: State) -> Step[State]:
-            gradient, own, info = self.each.estimate(self.row, x, own, k, None)
+            found = self.each.estimate(self.row, x, own, k, None)
+            gradient, own, info = checked_estimate(found, x, self.each)
             return gradient, own, {**info, "grad_norm": tree.norm(gradient)}
 
         return torch.func.vmap(one)(x, own)
@@ -118,7 +119,6 @@ class EstimatorBatch(Batch[BatchState], Following[BatchState]):
     def step(self, problem: Problem, x: Tree, state: BatchState, k: int, data: Data) -> Step[BatchState]:
         """A step of every start that is under way."""
         gradient, own, info = self.estimates(x, state.own, k)
-        self._check_like(gradient, x)
         judged = [info[name] for name in ("upper", "lower", "grad_norm") if name in info]
         finite = torch.stack([values.isfinite() for values in judged]).all(0)
         outside = info["slack"] <= 0 if "slack" in info else torch.zeros_like(finite)
@@ -181,7 +181,7 @@ class AdaptiveBatch(Batch[AdaptiveState]):
         before = state.starts
         _, state, _ = self.method.step(problem, row(x, 0), state, k, None)
         after, running = state.starts, before.ended == UNDER_WAY
-        info = {**report(before, after), "x_norm": after.w[:, : tree.size(row(x, 0))].norm(dim=1)}
+        info = {**report(before, after), "x_norm": (after.w * after.unit)[:, : tree.size(row(x, 0))].norm(dim=1)}
         counts = {f"{kind}_evaluations": column for kind, column in zip(KINDS, after.counts.unbind(1), strict=True)}
         lists = {name: values.tolist() for name, values in {**info, **counts}.items()}
         self.tables.append({**Evaluations().columns(), **lists})

@@ -73,9 +73,15 @@ class Shuffled:
 
     def __init__(self, rows: int, size: int, seed: int = 0, device: str | torch.device = "cpu") -> None:
         for name, number in (("rows", rows), ("size", size)):
-            if not isinstance(number, int) or number < 1:
+            if type(number) is not int or number < 1:
                 raise ProblemError(f"Shuffled: {name} must be a whole number of at least 1, not {number!r}")
-        self.rows, self.size, self.seed, self.device = rows, min(size, rows), seed, device
+        if type(seed) is not int:
+            raise ProblemError(f"Shuffled: seed must be a whole number, not {seed!r}")
+        try:
+            self.device = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ProblemError(f"Shuffled: device must be one that torch knows, not {device!r}") from error
+        self.rows, self.size, self.seed = rows, min(size, rows), seed
         self._drawn = 0
         self._order: torch.Tensor | None = None
 
@@ -98,29 +104,43 @@ class Shuffled:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on after so many batches."""
-        self._drawn = state["drawn"]
+        self._drawn = _position(state["drawn"])
         self._order = None
 
 
-class Stream:
-    """An endless stream over one source, with a position that can be saved and restored."""
+def _position(saved: Any) -> int:
+    """A saved number of batches."""
+    if type(saved) is not int or saved < 0:
+        raise ProblemError(f"the saved position of batches is {saved!r}, not a number of batches")
+    return saved
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+
+class Stream:
+    """An endless stream over one source, with a position that can be saved and restored.
+
+    Args:
+        source: where the batches come from.
+        name: what it is called in error messages.
+    """
+
+    def __init__(self, source: Any, name: str = "batches") -> None:
+        self._source, self._name = source, name
         self._position = 0
         self._iterator: Iterator[Any] | None = None
         self._rng: torch.Tensor | None = None
         self._stateful = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
         self._indexed = not self._stateful and hasattr(source, "__getitem__") and hasattr(source, "__len__")
-        if isinstance(source, str | bytes | dict) or not (self._indexed or hasattr(source, "__iter__")):
-            raise ProblemError(f"batches must be a sequence or an iterable of batches, not a {type(source).__name__}")
+        number = isinstance(source, torch.Tensor) and source.dim() == 0
+        alone = number or isinstance(source, str | bytes | dict | type)
+        if alone or not (self._indexed or hasattr(source, "__iter__")):
+            raise ProblemError(f"{name} must be a sequence or an iterable of batches, not a {type(source).__name__}")
         if hasattr(source, "__next__") and not self._stateful:
             raise ProblemError(
-                "batches must not be a one-shot iterator or generator: it can't start over or resume from a "
+                f"{name} must not be a one-shot iterator or generator: it can't start over or resume from a "
                 "checkpoint; give a sequence, a DataLoader, or an object with state_dict and load_state_dict"
             )
         if self._indexed and len(source) == 0:
-            raise ProblemError("batches is empty")
+            raise ProblemError(f"{name} is empty")
 
     def draw(self) -> Any:
         """The next batch."""
@@ -130,11 +150,12 @@ class Stream:
             return batch
         batch, found = self._next()
         if not found:
-            self._iterator = None
-            self._position = 0
+            drawn, self._iterator, self._position = self._position, None, 0
             batch, found = self._next()
+            if not found and drawn:
+                raise ProblemError(f"{self._name} ran out after {drawn} draws and does not start over: it must not end")
             if not found:
-                raise ProblemError("batches is empty")
+                raise ProblemError(f"{self._name} is empty")
         self._position += 1
         return batch
 
@@ -160,13 +181,13 @@ class Stream:
         if self._stateful:
             self._source.load_state_dict(state["source"])
             return
-        self._position = state["position"]
+        self._position = _position(state["position"])
         if self._indexed:
             return
         self._set_rng(state["rng"])
         for _ in range(self._position):
             if not self._next()[1]:
-                raise ProblemError("batches has fewer batches than when the checkpoint was written")
+                raise ProblemError(f"{self._name} has fewer batches than when the checkpoint was written")
         self._set_rng(state["now"])
 
     def _generator(self) -> torch.Generator | None:
@@ -194,14 +215,16 @@ class Draws:
 
     Args:
         batches: what :func:`bvfim.solve` was given.
-        inner_steps: of the method; the number of draws of f per upper step if each inner step has its own.
+        turns: of the method; the number of draws of f per upper step, beside the last, if inner steps have their own.
     """
 
-    def __init__(self, batches: Any, inner_steps: int = 1) -> None:
+    def __init__(self, batches: Any, turns: int = 1) -> None:
         self._pair = isinstance(batches, Batches)
-        sources = [batches.upper, batches.lower] if isinstance(batches, Batches) else [batches]
-        self._streams = [] if batches is None else [Stream(source) for source in sources]
-        self._several = inner_steps + 1 if isinstance(batches, Batches) and batches.every == "inner" else 0
+        sources = {"batches": batches}
+        if isinstance(batches, Batches):
+            sources = {"batches.upper": batches.upper, "batches.lower": batches.lower}
+        self._streams = [] if batches is None else [Stream(source, name) for name, source in sources.items()]
+        self._several = turns + 1 if isinstance(batches, Batches) and batches.every == "inner" else 0
 
     @property
     def given(self) -> bool:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.core.arguments import check_steps, check_tol
+from bvfim.core.following import checked_estimate
 from bvfim.core.implicit import implicit_gradient
 from bvfim.core.linear import dense
 from bvfim.core.lower_minimum import lower_minimum
-from bvfim.core.problem import Problem
+from bvfim.core.problem import Problem, as_problem
 from bvfim.core.validate import validate
 from bvfim.methods import Estimator, Info, State, as_estimator
 from bvfim.status import ProblemError
@@ -25,6 +27,11 @@ DIRECTIONS = 8
 
 DENSE_LIMIT = 256
 """The dense implicit gradient is formed for up to this many entries of y."""
+
+LEFT = 0.9
+"""A lower level that leaves more than this share of f's fall, or of y's response to x, has not begun to be solved."""
+OPPOSITE = -0.5
+"""An estimate with a cosine below this points the other way."""
 
 
 class Verdict(enum.Enum):
@@ -46,11 +53,13 @@ class HypergradientCheck:
     """The outcome of :func:`bvfim.check_hypergradient`.
 
     Attributes:
-        verdict: exact, biased by design, or wrong.
+        verdict: exact, biased by design, or wrong. An estimate is not exact if its lower level diverged or has barely
+            started, however well it matches its own value, and it is wrong if it points the other way.
         cosine, relative_error: the estimate against finite differences of the value the method claims to differentiate.
         implicit_cosine, implicit_error: against the exact implicit gradient at a lower-level minimiser, or ``None``
             if y is too long, Y is not a box, or the Hessian is not positive definite on the free directions.
-        bias: what the method omits by design.
+        lower_gap: f where the method's lower level ends, less f at a minimum of the lower level near there.
+        bias: what the method omits by design, or that its lower level is not solved.
         estimate: the estimate itself.
 
     Example:
@@ -68,6 +77,7 @@ implicit gradient: cosine 1.0000, relative error 1.2%.
     relative_error: float
     implicit_cosine: float | None
     implicit_error: float | None
+    lower_gap: float
     bias: str
     estimate: Tree
 
@@ -119,14 +129,19 @@ def check_hypergradient(
         >>> bvfim.check_hypergradient(problem, x, x, bvfim.TRHG(steps=20, keep=5, lr=0.1)).verdict
         <Verdict.BIASED: 'biased by design'>
     """
-    method, problem = as_estimator(method), problem.counted_anew()
+    check_tol(tol)
+    check_steps(step, "step")
+    method, problem = as_estimator(method), as_problem(problem).counted_anew()
     validate(problem, x, y, data)
+    dtype = tree.leaves(x)[0].dtype
+    if dtype not in (torch.float32, torch.float64):
+        raise ProblemError(f"check_hypergradient needs float64, or float32 for a rough verdict, not {dtype}")
     x, y = tree.detach(x), problem.project_y(tree.detach(y))
     tol = (1e-4 if tree.leaves(x)[0].dtype == torch.float64 else 3e-2) if tol is None else tol
     point = _Point(problem, x, method.init(problem, x, y), step, data)
     claim, sound, bias, own = method.reference(problem, x, point.state, step, data)
 
-    gradient, _, info = point.estimate(method)
+    gradient, following, info = point.estimate(method)
     along, differences = point.directions @ tree.flatten(gradient), point.differences(claim)
     error = _relative(along, *differences)
     verdict = Verdict.EXACT if error <= tol else Verdict.BIASED
@@ -136,14 +151,22 @@ def check_hypergradient(
         verdict = Verdict.WRONG
     if verdict is not Verdict.EXACT and bool(info.get("breakdown", 0)):  # the method itself says so
         verdict, bias = Verdict.BIASED, "its linear solve broke down; " + bias
-    exact = _implicit_at_minimum(point, y)
+    lower = _Lower(point, y, following.y)
+    cosine, flat = _cosine(along, differences[0]), tree.flatten(gradient)
+    implicit_cosine = None if lower.implicit is None else _cosine(flat, lower.implicit)
+    unsolved = lower.unsolved(flat, tol) if verdict is Verdict.EXACT else ""
+    if unsolved:
+        verdict, bias = Verdict.BIASED, unsolved
+    if verdict is Verdict.BIASED and (cosine < OPPOSITE or (unsolved and (implicit_cosine or 0.0) < OPPOSITE)):
+        verdict = Verdict.WRONG
     return HypergradientCheck(
         method=type(method).__name__,
         verdict=verdict,
-        cosine=_cosine(along, differences[0]),
+        cosine=cosine,
         relative_error=error,
-        implicit_cosine=None if exact is None else _cosine(tree.flatten(gradient), exact),
-        implicit_error=None if exact is None else _relative(tree.flatten(gradient), exact),
+        implicit_cosine=implicit_cosine,
+        implicit_error=None if lower.implicit is None else _relative(flat, lower.implicit),
+        lower_gap=lower.f_end - lower.f_low,
         bias=bias,
         estimate=gradient,
     )
@@ -160,7 +183,8 @@ class _Point:
     data: Any
 
     def estimate(self, method: Estimator) -> tuple[Tree, State, Info]:
-        return method.estimate(self.problem, self.x, self.state, self.step, self.data)
+        found = method.estimate(self.problem, self.x, self.state, self.step, self.data)
+        return checked_estimate(found, self.x, method)
 
     def value(self, method: Estimator) -> Tensor:
         """The number whose derivative the method claims to give; F where it names none."""
@@ -206,17 +230,51 @@ def _is_sound(point: _Point, sound: Estimator, differences: tuple[Tensor, float]
     return _relative(tree.flatten(gradient), tree.flatten(formula)) <= tol
 
 
-def _implicit_at_minimum(point: _Point, y: Tree) -> Tensor | None:
-    """The exact implicit gradient where the lower level is solved; ``None`` where there is none to trust."""
-    at = point.problem.at(point.x, point.data)
-    found = lower_minimum(at, y) if tree.size(y) <= DENSE_LIMIT else None
-    if found is None:
-        return None
-    _, _, gradient, linear = implicit_gradient(at, found[0], dense)
-    # On a face of Y the entries that are held have no curvature; elsewhere a singular Hessian has no implicit gradient.
-    definite = float(linear.curvature) > 0 or (point.problem.y_set is not None and not bool(linear.breakdown))
-    solved = float(linear.residual) < torch.finfo(linear.residual.dtype).eps ** 0.5
-    return tree.flatten(at.pull(gradient)) if definite and solved else None
+class _Lower:
+    """The lower level solved further than a method did: from where the method starts, or ends if f is lower there.
+
+    Attributes:
+        f_start, f_end, f_low: f where the method starts, where it ends, and where the descent ends.
+        saddle: whether f has a direction of negative curvature there.
+        implicit: the exact implicit gradient there; ``None`` where there is none to trust.
+    """
+
+    def __init__(self, point: _Point, start: Tree, end: Tree) -> None:
+        self.at, self.end = point.problem.at(point.x, point.data), end
+        self.f_start, self.f_end = (float(self.at.lower(y)) for y in (start, end))
+        found = lower_minimum(self.at, end if self.f_end < self.f_start else start)
+        self.low = end if found is None else found[0]
+        self.f_low = self.f_end if found is None else found[1]
+        self.saddle = False
+        self.implicit: Tensor | None = None
+        if found is not None and tree.size(start) <= DENSE_LIMIT:
+            self._differentiate(self.low)
+
+    def _differentiate(self, y: Tree) -> None:
+        _, _, gradient, linear = implicit_gradient(self.at, y, dense)
+        # On a face of Y held entries have no curvature; elsewhere a singular Hessian has no implicit gradient.
+        definite = float(linear.curvature) > 0 or (self.at.problem.y_set is not None and not bool(linear.breakdown))
+        solved = float(linear.residual) < torch.finfo(linear.residual.dtype).eps ** 0.5
+        self.saddle = bool(linear.breakdown)
+        self.implicit = tree.flatten(self.at.pull(gradient)) if definite and solved else None
+
+    def unsolved(self, gradient: Tensor, tol: float) -> str:
+        """What says that the method did not solve it: f, or what the gradient has of y's response; empty if nothing."""
+        left, way = self.f_end - self.f_low, max(self.f_start - self.f_low, 0.0)
+        values = (
+            f"f is {self.f_start:.3g} where it starts, {self.f_end:.3g} where it ends and {self.f_low:.3g} further on"
+        )
+        if not left <= LEFT * way + tol * max(abs(self.f_low), abs(self.f_start)):
+            return f"the lower level is not solved: {values}"
+        if self.saddle:
+            return "the lower level is not solved: f can fall further, along a direction of negative curvature"
+        if self.implicit is None:
+            return ""
+        direct = [tree.flatten(self.at.pull(self.at.upper_grads(y)[1])) for y in (self.end, self.low)]
+        response, solved = gradient - direct[0], self.implicit - direct[1]
+        if float((response - solved).norm()) > LEFT * float(solved.norm()) + tol * float(self.implicit.norm()):
+            return "the lower level is not solved: most of what y changes with x is missing"
+        return ""
 
 
 def _relative(a: Tensor, b: Tensor, noise: float = 0.0) -> float:

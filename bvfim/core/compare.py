@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bvfim import tree
+from bvfim.core.arguments import check_steps, checked_callbacks
 from bvfim.core.batches import Draws
 from bvfim.core.evaluations import Evaluations
 from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.memory import PeakMemory
-from bvfim.core.problem import Problem
+from bvfim.core.problem import Problem, as_problem
+from bvfim.core.refit import apart
 from bvfim.core.run import Run
 from bvfim.core.solution import Solution
 from bvfim.core.solve import solve
-from bvfim.methods import Choice, Estimator
+from bvfim.methods import Choice, Estimator, as_method
 from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
@@ -48,7 +50,9 @@ def compare(
 
     Returns:
         One row per method: ``upper`` (F), ``lower`` (f), ``lower_gap`` (f minus its value after L-BFGS from y and z at
-        the final x), the evaluations, ``seconds``, ``peak_mib`` (of one estimate), ``steps``, ``status``.
+        the final x), ``upper_refit`` (F there) and ``uses_slack`` (whether F is lower by more than the tolerance at a y
+        that is no lower-level solution), the evaluations, ``seconds``, ``peak_mib`` (of one estimate), ``steps``,
+        ``status``. With batches, or if Y is not a box, the second three are those of the solution.
 
     Example:
         >>> import torch, bvfim
@@ -60,10 +64,15 @@ def compare(
     """
     import pandas as pd
 
-    named = dict(methods) if isinstance(methods, Mapping) else _labels(methods)
+    named = {label: as_method(method) for label, method in _labelled(methods).items()}
+    problem = as_problem(problem)
+    if gradients is not None:
+        check_steps(gradients, "gradients")
+    if type(seed) is not int or not -(2**63) <= seed < 2**64:
+        raise MethodError(f"seed must be a whole number that torch takes, not {seed!r}")
     batches = options.get("batches")
     begin = Draws(batches).state_dict()
-    callbacks = list(options.pop("callbacks", ()))
+    callbacks = checked_callbacks(options.pop("callbacks", ()))
     if gradients is not None:
         callbacks.append(lambda run: _spent(run) >= gradients)
     rows = []
@@ -72,7 +81,7 @@ def compare(
         torch.manual_seed(seed)
         solution = solve(problem, x, y, method, callbacks=callbacks, **options)
         row = {"method": label, "upper": solution.upper, "lower": solution.lower}
-        row["lower_gap"] = _gap(problem, solution) if batches is None else float("nan")
+        row |= _refitted(problem, solution, batches)
         row |= Evaluations(**solution.evaluations).columns()
         row |= {"seconds": solution.seconds, "peak_mib": _peak(problem, solution, y, batches)}
         rows.append(row | {"steps": solution.steps, "status": solution.status.value})
@@ -81,13 +90,15 @@ def compare(
     return pd.DataFrame(rows).set_index("method")
 
 
-def _labels(methods: Sequence[Choice]) -> dict[str, Choice]:
-    """Class names, numbered where one occurs again."""
-    if not isinstance(methods, Sequence) or not methods:
+def _labelled(methods: Sequence[Choice] | Mapping[str, Choice]) -> dict[str, Choice]:
+    """The methods by their labels: those of a mapping, or class names, numbered where one occurs again."""
+    if not isinstance(methods, Sequence | Mapping) or not methods:
         raise MethodError("compare needs a non-empty sequence of methods or mapping from labels to methods")
+    if isinstance(methods, Mapping):
+        return dict(methods)
     named: dict[str, Choice] = {}
     for method in methods:
-        name = method.__name__ if isinstance(method, type) else type(method).__name__
+        name = type(as_method(method)).__name__
         count = sum(label.split(" ")[0] == name for label in named)
         named[name if count == 0 else f"{name} {count + 1}"] = method
     return named
@@ -98,15 +109,17 @@ def _spent(run: Run) -> int:
     return count.upper + count.lower + count.hvp + count.jvp
 
 
-def _gap(problem: Problem, solution: Solution) -> float:
-    at = problem.counted_anew().at(solution.x)
-    lowest = solution.lower
-    for start in (solution.y, solution.z):
-        found = lower_minimum(at, start)
-        if found is None:
-            return float("nan")
-        lowest = min(lowest, found[1])
-    return float(solution.lower - lowest)
+def _refitted(problem: Problem, solution: Solution, batches: Any) -> dict[str, Any]:
+    at = problem.counted_anew().at(solution.x) if batches is None else None
+    found = [] if at is None else [lower_minimum(at, start) for start in (solution.y, solution.z)]
+    ends = [end for end in found if end is not None]
+    if at is None or not ends:
+        names = ("lower_gap", "upper_refit", "uses_slack")
+        return {name: getattr(solution, name) for name in names}
+    y, lowest = min([(solution.y, solution.lower), *ends], key=lambda end: end[1])
+    refit = float(at.upper(y))
+    slack = refit > solution.upper and apart(solution.upper, refit)
+    return {"lower_gap": float(solution.lower - lowest), "upper_refit": refit, "uses_slack": slack}
 
 
 def _peak(problem: Problem, solution: Solution, y: Tree, batches: Any) -> float:

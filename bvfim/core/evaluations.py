@@ -25,9 +25,9 @@ class Evaluations:
         return dataclasses.asdict(self)
 
     def reset(self, **counts: int) -> None:
-        """Go back to these counts."""
-        for kind, number in counts.items():
-            setattr(self, kind, number)
+        """Go back to these counts; those that are not named are zero."""
+        for kind, number in Evaluations(**counts).as_dict().items():
+            setattr(self, kind, int(number))
 
     def columns(self) -> dict[str, int]:
         """The counts as tables name them, where ``upper`` and ``lower`` are F and f."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,17 +23,19 @@ from bvfim.tree import Tree
 Weigh = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(F, f) -> the weights of their gradients."""
 LinearMap = Callable[[Tree], Tree]
+Number: TypeAlias = float | Tensor
 
 MAPPED = 4
 """Up to how many points are evaluated one by one: setting a map up takes as long."""
 
 
 class Saddle(NamedTuple):
-    """F(x, y), f(x, y) and f(x, z), and the gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x, y and z."""
+    """F(x, y), f(x, y), f(x, z) and f(x, y0), and gradients in x, y and z; see :meth:`At.saddle_grad`."""
 
     upper: Tensor
     lower: Tensor
     lower_z: Tensor
+    lower_start: Tensor
     in_x: Tree
     in_y: Tree
     in_z: Tree
@@ -96,6 +98,11 @@ class At:
             self._context = [t.detach() if isinstance(t, Tensor) else t for t in tree.leaves(value)]
             self._attached = source, [t for t in tree.leaves(value) if _is_float(t)]
         self.u: list[Tensor] = tree.leaves(self._x) + [t for t in self._context if _is_float(t)]
+
+    @property
+    def context(self) -> list[Any]:
+        """The leaves of the context, detached; none where there is no context."""
+        return self._context
 
     def turn(self, t: int) -> At:
         """The problem as inner step t sees it: with a draw of f of its own where there are several, else as it is."""
@@ -207,14 +214,16 @@ class At:
         value, pull, (F, f) = self.backend.vjp(barrier, self.u, has_aux=True)
         return F, f, self.pull(pull(torch.ones_like(value), of=0))
 
-    def saddle_grad(self, y: Tree, z: Tree, a: Tensor, b: Tensor) -> Saddle:
-        """The gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x, y and z, in one backward pass.
+    def saddle_grad(self, y: Tree, z: Tree, start: Tree, a: Number, b: Number, rho: Number) -> Saddle:
+        """The gradients of a F(x, y) + b (f(x, y) - (1 - rho) f(x, z) - rho f(x, y0)), in one backward pass.
 
-        An objective that draws random numbers (dropout, augmentation) draws the same for y and for z.
+        ``start`` is y0, where f is differentiated in x only: cheap where x weighs losses, a backward pass where x is in
+        the network. An objective that draws random numbers (dropout, augmentation) draws the same for y, z and y0.
         """
-        self.note(upper=1, lower=2)
+        self.note(upper=1, lower=2, forward=1)
+        start = tree.detach(start)
 
-        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, tuple[Tensor, ...]]:
             if self.problem.joint is None:
                 F, noise = self.F(u, y), self.random_state()
                 f = self.f(u, y)
@@ -223,24 +232,38 @@ class At:
                 F, f = self.both(u, y)
             self.restore_random_state(noise)
             f_z = self.f(u, z)
-            return a * F + b * (f - f_z), (F, f, f_z)
+            self.restore_random_state(noise)
+            f_0 = self.f(u, start)
+            return a * F + b * (f - (1 - rho) * f_z - rho * f_0), (F, f, f_z, f_0)
 
-        value, pull, (F, f, f_z) = self.backend.vjp(saddle, self.u, y, z, has_aux=True)
+        value, pull, (F, f, f_z, f_0) = self.backend.vjp(saddle, self.u, y, z, has_aux=True)
         in_u, in_y, in_z = pull(torch.ones_like(value))
-        return Saddle(F, f, f_z, self.pull(in_u), in_y, in_z)
+        return Saddle(F, f, f_z, f_0, self.pull(in_u), in_y, in_z)
 
-    def random_state(self) -> Tensor:
-        """The state of the random generator that objectives draw from."""
+    def random_state(self) -> Tensor | None:
+        """The state of the random generator that objectives draw from; None while a step is recorded or compiled."""
         device = self.u[0].device
+        if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            return None
         return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
-    def restore_random_state(self, state: Tensor) -> None:
+    def restore_random_state(self, state: Tensor | None) -> None:
         """The inverse of :meth:`random_state`."""
         device = self.u[0].device
+        if state is None:
+            return
         if device.type == "cuda":
             torch.cuda.set_rng_state(state, device)
         else:
             torch.set_rng_state(state)
+
+    def draws_random(self, y: Tree) -> bool:
+        """Whether an objective draws random numbers; the generator is left as it was."""
+        before = self.random_state()
+        self.values(y)
+        after = self.random_state()
+        self.restore_random_state(before)
+        return before is not None and after is not None and not torch.equal(before, after)
 
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.accelerate import Estimate
+from bvfim.core.arguments import check_function
 from bvfim.core.problem import Problem
 from bvfim.methods import Estimator, Method
 from bvfim.methods.base import Data, OptimizerFactory, S, SchedulerFactory, Step
@@ -76,7 +78,7 @@ class Following(Optimised[S]):
         self.estimator, self.tol, self.estimate = estimator, tol, estimate
         self.parameters = [t.detach().clone().requires_grad_() for t in tree.leaves(x)]
         self.optimizer = made(optimizer or adam, self.parameters)
-        self.scheduler = None if scheduler is None else scheduler(self.optimizer)
+        self.scheduler = None if scheduler is None else scheduled(scheduler, self.optimizer)
         self.stationary = False
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> S:
@@ -85,12 +87,12 @@ class Following(Optimised[S]):
 
     def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
         """One step of x along an estimate, unless x is stationary already."""
-        gradient, state, info = self.estimate(problem, x, state, k, data)
-        self._check_like(gradient, x)
+        found = self.estimate(problem, x, state, k, data)
+        gradient, state, info = checked_estimate(found, x, self.estimator)
         info = {**info, "grad_norm": tree.norm(gradient)}
         if self.tol is not None:
             info["stationarity"] = tree.norm(tree.sub(x, problem.project_x(tree.sub(x, gradient))))
-            self.stationary = bool(info["stationarity"] <= self.tol)
+            self.stationary = bool(info["stationarity"] <= self.tol) and not bool(info.get("breakdown", 0))
         x = x if self.stationary else self._moved(problem, x, gradient)
         if self.scheduler is not None:
             advance(self.scheduler, info["upper"])
@@ -120,10 +122,16 @@ class Following(Optimised[S]):
         self.stationary = False
         self._load_parts(saved)
 
-    def _check_like(self, gradient: Tree, x: Tree) -> None:
-        shapes = [[tuple(t.shape) for t in tree.leaves(a)] for a in (gradient, x)]
-        if shapes[0] != shapes[1] or not tree.same_structure(gradient, x):
-            raise MethodError(f"{type(self.estimator).__name__}.estimate must return a gradient shaped like x")
+
+def checked_estimate(found: Step[S], x: Tree, estimator: Estimator[S]) -> Step[S]:
+    """What an estimator returned, which may be a user's own: a gradient shaped like x, the next state, a report."""
+    name = f"{type(estimator).__name__}.estimate"
+    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[2], Mapping):
+        raise MethodError(f"{name} must return a gradient, the next state and a dict of what to report")
+    shapes = [[getattr(t, "shape", None) for t in tree.leaves(a)] for a in (found[0], x)]
+    if shapes[0] != shapes[1] or not tree.same_structure(found[0], x):
+        raise MethodError(f"{name} must return a gradient shaped like x")
+    return found
 
 
 @torch.no_grad()
@@ -136,7 +144,7 @@ def stepped(optimizer: torch.optim.Optimizer, parameters: list[Tensor], variable
     return tree.unflatten(variable, parameters)
 
 
-def advance(scheduler: Scheduler, value: Tensor) -> None:
+def advance(scheduler: Scheduler, value: Tensor | float) -> None:
     """One step of a scheduler; one that waits for a plateau looks at the value."""
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         scheduler.step(float(value))
@@ -149,12 +157,18 @@ def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=LEARNING_RATE)
 
 
+def scheduled(scheduler: SchedulerFactory, optimizer: torch.optim.Optimizer) -> Scheduler:
+    """The scheduler of an optimiser, with an error for anything that is none."""
+    check_function(scheduler, "scheduler", 1, "a function from an optimiser to its scheduler")
+    found = scheduler(optimizer)
+    if not callable(getattr(found, "step", None)):
+        raise MethodError(f"scheduler must return a learning-rate scheduler, not a {type(found).__name__}")
+    return found
+
+
 def made(optimizer: OptimizerFactory, parameters: list[Tensor]) -> torch.optim.Optimizer:
     """The optimiser of these tensors, with an error for anything that is none or can't be used here."""
-    if not callable(optimizer):
-        raise MethodError(
-            f"optimizer must be a function from tensors to a torch optimiser, not a {type(optimizer).__name__}"
-        )
+    check_function(optimizer, "optimizer", 1, "a function from tensors to a torch optimiser")
     made = optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
         raise MethodError(

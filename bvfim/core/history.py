@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ FORMER |= {kind: f"{kind}_evaluations" for kind in ("forward", "hvp", "jvp")}
 """What older checkpoints call the columns of the history."""
 
 
-def floats(info: dict[str, Any]) -> dict[str, float]:
+def floats(info: Mapping[str, Tensor | float]) -> dict[str, float]:
     """Scalars as floats, with one wait for the device."""
     tensors = {name: value for name, value in info.items() if isinstance(value, Tensor)}
-    found = torch.stack([t.detach().double().reshape(()) for t in tensors.values()]).tolist()
+    found = torch.stack([t.detach().double().reshape(()) for t in tensors.values()]).tolist() if tensors else []
     return {
         **{name: float(v) for name, v in info.items() if name not in tensors},
         **dict(zip(tensors, found, strict=True)),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bvfim import tree
-from bvfim.core.problem import Problem
+from bvfim.core.arguments import check_steps
+from bvfim.core.following import checked_estimate
+from bvfim.core.problem import Problem, as_problem
 from bvfim.core.validate import validate
 from bvfim.methods import Estimator, State, as_estimator
+from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 
@@ -49,11 +52,15 @@ def hypergradient(
         >>> x
         tensor([0.8750])
     """
-    estimator = as_estimator(method)
+    estimator, problem = as_estimator(method), as_problem(problem)
+    check_steps(step, "step")
     if state is None:
         validate(problem, x, y, data)
-        begin = estimator.init(problem, x, problem.project_y(tree.detach(y)))
-    else:
+    begin = estimator.init(problem, x, problem.project_y(tree.detach(y)))
+    if state is not None:
+        if type(state) is not type(begin):
+            owner, own = type(estimator).__name__, type(begin).__name__
+            raise MethodError(f"state must be a {own}, as {owner}.init makes it, not a {type(state).__name__}")
         begin = tree.detach(state)
-    gradient, following, _ = estimator.estimate(problem, x, begin, step, data)
+    gradient, following, _ = checked_estimate(estimator.estimate(problem, x, begin, step, data), x, estimator)
     return gradient if state is None else (gradient, following)

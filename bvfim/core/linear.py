@@ -41,7 +41,8 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
 
     It stops when the residual reaches rounding level. At a direction whose curvature
     :math:`p^\top A p / p^\top p` is negative or at rounding level, A is not positive definite: the last good
-    iterate is returned and ``breakdown`` is set. With as many steps as unknowns the caller expects the exact
+    iterate is returned and ``breakdown`` is set. If that is the first direction, b, the answer is
+    :math:`b\, b^\top b / |b^\top A b|`. With as many steps as unknowns the caller expects the exact
     solution, which rounding spoils because the residuals lose orthogonality; they are then reorthogonalised,
     at the cost of storing them (n squared numbers, for n up to 512) and one more product.
 
@@ -74,6 +75,8 @@ def cg(matvec: Callable[[Tree], Tree], b: Tree, steps: int) -> LinearResult:
         # A curvature at rounding level is that of a singular A: dividing by it would return noise.
         sound = (curvature > rounding * highest) & curvature.isfinite()
         breakdown = breakdown | (active & ~sound)
+        if step == 0:  # with q = 0 there would be no answer at all: |curvature| gives one of the right size
+            q = torch.where(active & ~sound & (pAp.abs() > 0) & pAp.isfinite(), p * (rr / pAp.abs()), q)
         active = active & sound
         alpha = torch.where(active, rr / pAp, torch.zeros_like(rr))
         if exact:

@@ -11,30 +11,37 @@ from torch import Tensor
 from bvfim.schedules import require
 from bvfim.status import MethodError
 
+MEMORY = 0.95
+"""The running mean remembers about twenty steps: as many as rows need to come round in a small epoch."""
+LEAST = 0.003
+"""Gradients below this share of the largest ones so far get shorter steps. Where a lower level fits all of its rows,
+they fall by a factor of a thousand and become noise, and steps of one size would lead x away again."""
+
 
 class OneScale(torch.optim.Optimizer):
-    r"""Gradient steps of a size that is relative to the largest gradient so far.
+    r"""Gradient steps of one size: relative to the recent gradients, all entries together.
 
-    .. math:: x \leftarrow x - \eta\, g_k / \max_{j \le k} r_j, \qquad r_j = |g_j| / \sqrt m,
+    .. math:: x \leftarrow x - \eta\, g_k / r_k, \qquad r_k^2 = \text{running mean of } |g_j|^2 / m,
 
-    with m the number of entries of x. All entries share the scale, so an entry whose gradient is noise stays where it
-    is. Adam would divide each entry by its own past and walk on the noise. Multiplying the objective by a constant
-    changes nothing.
+    with m the number of entries of x, over about the last twenty steps, and at least 0.003 of the largest such r
+    so far: where the gradients have all but vanished, the steps do too. All entries share the scale, so an entry whose
+    gradient is noise stays where it is. Adam would divide each entry by its own past and walk on the noise. Multiplying
+    the objective by a constant changes nothing.
 
     Args:
         params: the tensors to move.
-        lr: :math:`\eta`, the root mean square of the longest step, in the unit of x.
+        lr: :math:`\eta`, the root mean square of a step, in the unit of x.
         wait: the number of steps that only measure the scale, before the first one that moves.
 
     Example:
         >>> import torch, bvfim
         >>> x = torch.tensor([3.0], requires_grad=True)
-        >>> optimizer = bvfim.OneScale([x], lr=0.5)
-        >>> for _ in range(20):
+        >>> optimizer = bvfim.OneScale([x], lr=0.1)
+        >>> for _ in range(25):
         ...     (x.grad,) = torch.autograd.grad((x**2).sum(), x)
         ...     optimizer.step()
         >>> round(x.item(), 3)
-        0.078
+        1.058
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float = 0.1, wait: int = 0) -> None:
@@ -55,15 +62,16 @@ class OneScale(torch.optim.Optimizer):
 
     def _step(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
         count = sum(p.numel() for p, _ in pairs)
-        squares = torch.stack([g.double().square().sum() for _, g in pairs]).sum()
-        first = group["params"][0]
-        memory = self.state[first]
-        memory.setdefault("step", torch.zeros((), dtype=torch.float64, device=first.device))
-        memory.setdefault("largest", torch.zeros_like(memory["step"]))
-        memory["largest"] = torch.maximum(memory["largest"], (squares / count).sqrt())
-        going = memory["step"] >= group["wait"]
-        memory["step"] += 1
+        square = torch.stack([g.double().square().sum() for _, g in pairs]).sum() / count
+        memory = self.state[group["params"][0]]
+        for name in ("step", "mean", "largest"):
+            memory.setdefault(name, torch.zeros_like(square))
+        step, mean, largest = (memory[name] for name in ("step", "mean", "largest"))
+        going = step >= group["wait"]
+        step += 1
+        mean += (square - mean) / step.clamp_max(1 / (1 - MEMORY))
+        largest.copy_(torch.maximum(largest, mean))
         # Where every gradient was zero so far there is nothing to divide by, and nothing to move.
-        scale = torch.where(going & (memory["largest"] > 0), 1 / memory["largest"], 0.0)
+        scale = torch.where(going & (mean > 0), 1 / torch.maximum(mean, LEAST**2 * largest).sqrt(), 0.0)
         for p, g in pairs:
-            p.sub_((group["lr"] * scale).to(p.dtype) * g)
+            p.sub_((group["lr"] * scale * g.double()).to(p.dtype))  # the scale alone may be too large for p's type

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bvfim import sets
+from bvfim.core.arguments import accepts
 from bvfim.core.backends import AUTOGRAD, Backend
 from bvfim.core.evaluations import Evaluations
 from bvfim.core.evaluator import At
@@ -72,10 +71,29 @@ class Problem:
             given = getattr(self, name)
             if not callable(given) and not (given is None and name in ("context", "joint")):
                 raise ProblemError(f"{name} must be a function, not a {type(given).__name__}")
+            if name in ("upper", "lower") and not (accepts(given, 2) or accepts(given, 3)):
+                raise ProblemError(
+                    f"{name} must be a function of (x, y), or of (x, y, data) where there are batches or a context"
+                )
+        if self.context is not None and not accepts(self.context, 2):
+            raise ProblemError("context must be a function of (x, batch)")
+        if self.joint is not None and not (accepts(self.joint, 2) or accepts(self.joint, 3)):
+            raise ProblemError("joint must take the arguments of upper: (x, y), or (x, y, data)")
 
     @functools.cached_property
     def _takes_data(self) -> dict[str, bool]:
         return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint")}
+
+    @functools.cached_property
+    def takes_data(self) -> bool:
+        """Whether the context or an objective takes data."""
+        return self.context is not None or any(self._takes_data.values())
+
+    @functools.cached_property
+    def needs_data(self) -> str:
+        """The name of an objective that can't do without data where there is no context; empty if there is none."""
+        alone = self.context is None
+        return next((name for name in ("upper", "lower") if alone and not accepts(getattr(self, name), 2)), "")
 
     def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
         """The objective ``name`` at (x, y), with the data if there are any and it takes them. Not counted."""
@@ -105,16 +123,15 @@ class Problem:
         return sets.project(self.y_set, y)
 
 
-def accepts(objective: Callable[..., Any] | None, count: int) -> bool:
-    """Whether ``objective`` accepts ``count`` positional arguments, judging by its signature."""
-    if objective is None:
-        return False
-    try:
-        signature = inspect.signature(objective.forward if isinstance(objective, torch.nn.Module) else objective)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
+def as_problem(given: object) -> Problem:
+    """What was given, if it is a problem.
+
+    Example:
+        >>> from bvfim.core.problem import as_problem
+        >>> as_problem((max, min))
+        Traceback (most recent call last):
+        bvfim.status.ProblemError: problem must be a bvfim.Problem, not a tuple
+    """
+    if not isinstance(given, Problem):
+        raise ProblemError(f"problem must be a bvfim.Problem, not a {type(given).__name__}")
+    return given

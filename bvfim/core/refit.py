@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.core.arguments import check_steps
 from bvfim.core.batches import Draws
 from bvfim.core.lower_minimum import lower_minimum
-from bvfim.core.problem import Problem
+from bvfim.core.problem import Problem, as_problem
 from bvfim.core.range_test import adam_step
-from bvfim.core.run import Run, check_steps
-from bvfim.core.single_loop import Moved
+from bvfim.core.run import Run
+from bvfim.core.single_loop import Moved, cosine
 from bvfim.core.solution import Solution
 from bvfim.core.validate import validate
+from bvfim.methods import StochasticBVFIM
 from bvfim.methods.base import OptimizerFactory
 from bvfim.status import Status
 from bvfim.tree import Tree
@@ -31,6 +33,11 @@ VALUE = 1 / 3
 """What a value costs, as a share of a gradient."""
 RANGE_TEST = 45
 """What the range test costs, about, in gradients."""
+SLACK, APART = 0.01, 0.5
+"""F at y and after a refit are apart if they differ by this share of the larger; F at z and after a refit, by half of
+it: z has not seen F, and a network is a little worse for that."""
+TRIFLE = 1e-4
+"""What is at most this share of F's fall in the run is not worth a word."""
 LONGEST = 1000
 """Iterations of L-BFGS after which the refit of a run ends anyway."""
 
@@ -85,7 +92,7 @@ def refit(
         1.0
     """
     check_steps(steps)
-    draws, own = Draws(batches), problem.counted_anew()
+    draws, own = Draws(batches), as_problem(problem).counted_anew()
     first = draws.draw()
     validate(own, x, y, first)
     found = descended(own, x, tree.clone(y), first, draws.draw, steps, optimizer)
@@ -111,7 +118,7 @@ def descended(
     def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, lr=adam_step(at, y))
 
-    moved = Moved(y, optimizer or adam, None, steps)
+    moved = Moved(y, optimizer or adam, cosine(steps))
     for k in range(steps):
         at = problem.at(x, first if k == 0 else draw())
         y = problem.project_y(moved.step(y, at.lower_grad(y)[1]))
@@ -127,7 +134,10 @@ def mean_values(
     count = looks if first is not None else 1
     for i in range(count):
         at = problem.at(x, first if i == 0 else draw())
-        totals += torch.tensor([[float(v) for v in at.values(y)] for y in ys], dtype=torch.float64)
+        noise = at.random_state()
+        for j, y in enumerate(ys):
+            at.restore_random_state(noise)
+            totals[j] += torch.stack(at.values(y)).double().cpu()
     found: list[list[float]] = (totals / count).tolist()
     return found
 
@@ -136,14 +146,54 @@ def judged(run: Run, solution: Solution) -> Solution:
     """The solution with its lower gap and F after a refit, for at most a tenth of the cost of the run."""
     spent = solution.evaluations
     gradients = spent["upper"] + spent["lower"] + 2 * (spent["hvp"] + spent["jvp"]) + VALUE * spent["forward"]
-    looks = max(1, min(LOOKS, int(SHARE * gradients / (8 * VALUE)))) if run.draws.given else 1
+    looks = max(1, min(LOOKS, int(SHARE * gradients / (12 * VALUE)))) if run.draws.given else 1
     test = RANGE_TEST if run.draws.given else 0
-    steps = min(int(SHARE * gradients - 4 * VALUE * looks - test), LONGEST)
-    if steps < 1 or solution.status in (Status.NON_FINITE, Status.INTERRUPTED):
+    steps = min(int(SHARE * gradients - 6 * VALUE * looks - test), LONGEST)
+    if steps < 1 or not run.rows or solution.status in (Status.NON_FINITE, Status.INTERRUPTED):
         return solution
     own = run.problem.counted_anew()
     first = run.draws.draw()
     y = descended(own, solution.x, solution.y, first, run.draws.draw, steps)
-    (_, before), (F, after) = mean_values(own, solution.x, [solution.y, y], first, run.draws.draw, looks)
-    found = replace(solution, lower_gap=before - after, upper_refit=F)
-    return found if math.isfinite(after) and math.isfinite(F) else solution
+    ys = [solution.y, y, solution.z]
+    (F_y, f_y), (F, f), (F_z, _) = mean_values(own, solution.x, ys, first, run.draws.draw, looks)
+    if not all(map(math.isfinite, (f_y, F, f))):
+        return solution
+    fallen = abs(run.rows[0]["upper"] - F_y)
+    doubts = doubted(F_y, F, F_z, fallen, alone=isinstance(run.method, StochasticBVFIM))
+    slack = F_y < F and apart(F_y, F, fallen)
+    return replace(solution, lower_gap=f_y - f, upper_refit=F, uses_slack=slack, upper_z=F_z, doubts=doubts)
+
+
+def apart(at_y: float, refit: float, fallen: float = 0.0) -> bool:
+    """Whether F at y and after a refit differ by more than the tolerance.
+
+    Example:
+        >>> from bvfim.core.refit import apart
+        >>> apart(1.0, 1.001), apart(1.0, 1.1)
+        (False, True)
+    """
+    return abs(refit - at_y) > max(SLACK * max(abs(refit), abs(at_y)), TRIFLE * fallen)
+
+
+def doubted(at_y: float, refit: float, at_z: float, fallen: float, alone: bool) -> tuple[str, ...]:
+    """What stands against a result, from F at y, after a refit, and at z; in sentences.
+
+    Args:
+        at_y, refit, at_z: the three values; fallen: how far F has come down in the run.
+        alone: whether the method leaves y and z where they are: then nobody looked for other lower-level minimisers.
+    """
+    found = []
+    if apart(at_y, refit, fallen):
+        slack = ", and F uses the slack of the lower level" if refit > at_y else ""
+        found.append(
+            f"y is not a lower-level solution{slack}: F is {at_y:.3g} there and {refit:.3g} after a refit, so x may be "
+            "as far from the optimum"
+        )
+    if at_z - refit > max(APART * max(abs(at_z), abs(refit)), TRIFLE * fallen):
+        found.append(
+            f"the lower level has several solutions, and F is {at_z:.3g} at z, which saw f alone: a y trained anew may "
+            "be as bad; if that is what counts, use bvfim.RHG(start='restart')"
+        )
+    if alone:
+        found.append("no other lower-level minimisers were looked for, as bvfim.AdaptiveBVFIM does on small problems")
+    return tuple(found)

@@ -11,7 +11,6 @@ from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
 from bvfim.core.stepper import Stepper
 from bvfim.methods import Chosen
-from bvfim.status import MethodError
 from bvfim.tree import Tree
 
 
@@ -43,7 +42,7 @@ class Run(Stepper):
     def __init__(
         self, problem: Problem, x: Tree, y: Tree, method: Chosen, steps: int, batches: Any, **options: Any
     ) -> None:
-        self.draws = Draws(batches, method.inner_steps)
+        self.draws = Draws(batches, method.turns)
         first = self.draws.draw()
         super().__init__(problem, x, y, method, **options, steps=steps, batch=first, check=True)
         self.steps = steps
@@ -62,19 +61,13 @@ class Run(Stepper):
         """Continue from a checkpoint of the same problem and method, or from an earlier one if it is damaged."""
         path, saved = checkpoint.newest(path)
         self.load_state_dict(saved, str(path))
-        checkpoint.restore_random_state(saved["random"])
 
     def _take_over(self, saved: dict[str, Any], source: str) -> None:
         super()._take_over(saved, source)
         self.draws.load_state_dict(saved["draws"])
         self._pending.clear()
+        checkpoint.restore_random_state(saved["random"])
 
 
 Callback: TypeAlias = Callable[[Run], bool | None]
 """Called after each step; returning True stops the run. An optional ``finish(run)`` is called at the end."""
-
-
-def check_steps(steps: object) -> None:
-    """Reject anything that is not a number of steps."""
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
-        raise MethodError(f"steps must be a whole number of at least 0, not {steps!r}")

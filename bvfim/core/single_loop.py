@@ -2,49 +2,80 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Adam, Rprop
 
 from bvfim import tree
-from bvfim.core.following import Optimised, Part, advance, made, stepped
+from bvfim.core.accelerate import Estimate, Found, estimate_of
+from bvfim.core.evaluator import At, Saddle
+from bvfim.core.following import Optimised, Part, advance, made, scheduled, stepped
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
-from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Step
-from bvfim.methods.stochastic import (
-    WAIT,
-    WHOLE,
-    StochasticBVFIM,
-    StochasticState,
-    pace,
-)
+from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Taken
+from bvfim.methods.stochastic import WAIT, WHOLE, StochasticBVFIM, StochasticState, Tracking, pace
 from bvfim.tree import Tree
 
 EPS = 1e-30
 """Of the default Adam: small enough that the scale of the objectives does not matter."""
+X_STEP, X_BETAS = 0.1, (0.9, 0.9)
+"""Of Adam on x without batches: nothing is noise there, so each entry has its own scale, and forgets it as fast as its
+direction. With the usual memory of a thousand steps, an entry whose gradient was large at first hardly moves later."""
+FUSED = ("cpu", "cuda")
+"""Devices on which torch's Adam can be one kernel."""
+FAR = 1e12
+"""Rprop's steps lie within this factor of the first."""
 
 
 class Moved:
     """One variable, and the optimiser and scheduler that move it."""
 
-    def __init__(
-        self, variable: Tree, optimizer: OptimizerFactory, scheduler: SchedulerFactory | None, steps: int
-    ) -> None:
+    def __init__(self, variable: Tree, optimizer: OptimizerFactory, scheduler: SchedulerFactory) -> None:
         self.parameters = [t.detach().clone().requires_grad_() for t in tree.leaves(variable)]
         self.optimizer = made(optimizer, self.parameters)
-        self.scheduler = cosine(self.optimizer, steps) if scheduler is None else scheduler(self.optimizer)
+        self.scheduler = scheduled(scheduler, self.optimizer)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """On a CUDA device, the learning rates become tensors there, which a recorded step reads."""
+        device = self.parameters[0].device
+        for group in self.optimizer.param_groups:
+            if device.type == "cuda" and self.capturable:
+                group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32).to(device)
+                group["capturable"] = True
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the optimiser can be recorded: torch's own, where they say so, and ours."""
+        torchs = type(self.optimizer).__module__.startswith("torch.optim")
+        return isinstance(self.optimizer, OneScale) or (torchs and "capturable" in self.optimizer.defaults)
+
+    @property
+    def memory(self) -> list[Tensor]:
+        """What a step changes in place."""
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        return self.parameters + [t for t in states if isinstance(t, Tensor)]
 
     def step(self, at: Tree, gradient: Tree) -> Tree:
         """The variable after a step from where it is now."""
         return tree.clone(stepped(self.optimizer, self.parameters, at, gradient))
 
 
-def cosine(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
-    """Steps that follow half a cosine down to zero, and stay there."""
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: pace(k, steps))
+def cosine(steps: int, power: int = 1, share: Callable[[], float] = lambda: 1.0) -> SchedulerFactory:
+    """Steps that follow half a cosine down to zero, or a power of it, and stay there, times the share of the moment."""
+
+    def factor(k: int) -> float:
+        return share() * pace(k, steps) ** power
+
+    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 class SingleLoop(Optimised[StochasticState]):
@@ -53,10 +84,14 @@ class SingleLoop(Optimised[StochasticState]):
     Args:
         method: the hyper-parameters.
         x: the initial upper variable.
-        optimizer: of x; :class:`bvfim.OneScale` by default.
+        optimizer: of x; :class:`bvfim.OneScale` by default, and Adam without batches.
         scheduler: of x's optimiser; a cosine to zero by default.
         steps: the number of steps of the run.
+        noisy: whether there are batches.
+        accelerate: how a step is run, as for :func:`bvfim.solve`.
     """
+
+    compilable = True
 
     def __init__(
         self,
@@ -65,54 +100,117 @@ class SingleLoop(Optimised[StochasticState]):
         optimizer: OptimizerFactory | None,
         scheduler: SchedulerFactory | None,
         steps: int,
+        noisy: bool,
+        accelerate: str,
     ) -> None:
-        self.method, self.steps = method, steps
-        own = optimizer or (lambda parameters: OneScale(parameters, wait=math.ceil(WAIT * steps)))
-        self.x = Moved(x, own, scheduler, steps)
-        self.lower: list[Moved] = []  # of y and of z, after the first step: the range test needs a batch
+        self.method, self.steps, self.noisy, self.accelerate = method, steps, noisy, accelerate
+        own = partial(OneScale, wait=math.ceil(WAIT * steps)) if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
+        self.x = Moved(x, optimizer or own, scheduler or cosine(steps, 1 if noisy else 3))
+        self.lower: list[Moved] = []  # of y and z, after the first step: the range test needs a batch
+        self.random, self.calm = False, 1.0
+        self.taken: Estimate | None = None
+        self.weights: dict[str, Any] = {}
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """The method's state."""
         return self.method.init(problem, x, y)
 
-    def step(self, problem: Problem, x: Tree, state: StochasticState, k: int, data: Data) -> Step[StochasticState]:
-        """z, y and x each take a step on one draw; with inner steps, z and y take several."""
-        at, noisy = problem.at(x, data), data is not None
-        y, z, tracking = state
-        if not self.lower:
-            found = scales(at, y)
-            self._build(y, found.step)
-            tracking = tracking._replace(scale=torch.full_like(tracking.scale, found.upper))
-        of_y, of_z = self.lower
-        a, b = (w.to(tree.leaves(y)[0].dtype) for w in tracking.weights())
-        for t in range(max(self.method.inner_steps, 1 if noisy else WHOLE)):
-            seen = at.turn(t).saddle_grad(y, z, a, b)
-            y = problem.project_y(of_y.step(y, seen.in_y))
-            z = problem.project_y(of_z.step(z, tree.scale(-1 / b, seen.in_z)))
-        gradient = tree.scale(1 / a, seen.in_x)
-        x = problem.project_x(self.x.step(x, gradient))
-        tracking = tracking.followed(k, seen.lower, seen.lower_z, self.steps, noisy)
-        info = {
-            "upper": seen.upper,
-            "lower": seen.lower,
-            "value": seen.upper + b / a * (seen.lower - seen.lower_z),
+    def step(self, problem: Problem, x: Tree, state: StochasticState, k: int, data: Data) -> Taken[StochasticState]:
+        """One step, recorded where that is wanted; the weights and the learning rates follow outside of it."""
+        tracking = Tracking(*state.tracking.tolist())
+        self.calm = tracking.calm
+        if self.taken is None:
+            self.random = problem.counted_anew().at(x, data).draws_random(state.y)
+            if not self.lower:
+                found = scales(problem.at(x, data), state.y)
+                self._build(state.y, found.step)
+                tracking = tracking._replace(scale=found.upper)
+            self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
+        self.weights = tracking.weights(self.noisy)
+        x, (y, z), seen = self.taken(problem, x, (state.y, state.z, state.start), k, data)
+        F, f, f_z, f_0, grad_norm, x_norm = seen["all"].tolist()
+        multiplier, rho = self.weights["b"] / self.weights["a"], self.weights["rho"]
+        tracking = tracking.followed(f, f_z, f_0, self.steps, self.noisy)
+        report = {
+            "upper": F,
+            "lower": f,
+            "value": F + multiplier * (f - (1 - rho) * f_z - rho * f_0),
             "gap": tracking.gap,
-            "mu": tracking.mu(self.steps),
-            "multiplier": b / a,
-            "grad_norm": tree.norm(gradient),
+            "mu": tracking.mu,
+            "multiplier": multiplier,
+            "grad_norm": grad_norm,
+            "x_norm": x_norm,
         }
-        for moved, value in ((self.x, seen.upper), (of_y, seen.lower), (of_z, seen.lower_z)):
+        self.calm = tracking.calm
+        for moved, value in zip(self._moved, (F, f, f_z), strict=False):
             advance(moved.scheduler, value)
-        return x, StochasticState(y, z, tracking), info
+        after = StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64))
+        return tree.clone(x), after, report
+
+    def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree], k: int, data: Data) -> Found:
+        """From (y, z, y0): z, y and x each take a step on one draw; with inner steps, z and y take several."""
+        at = problem.at(x, data)
+        y, z, start = state
+        a, b, rho, moves = (self.weights[name] for name in ("a", "b", "rho", "moves"))
+        last = max(self.method.inner_steps, 1 if self.noisy else WHOLE) - 1
+        for t in range(last + 1):
+            seen = _saddle(at if t == last else at.turn(t), y, z, start, a, b, rho)
+            pair = self._lower_step((y, z), (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z)))
+            y, z = (problem.project_y(v) for v in pair)
+        gradient = tree.scale(1 / a, seen.in_x)
+        moved = problem.project_x(self.x.step(x, gradient))
+        x = tree.where(torch.as_tensor(moves) > 0, moved, x)
+        values = (seen.upper, seen.lower, seen.lower_z, seen.lower_start, tree.norm(gradient), tree.norm(x))
+        return x, (y, z), {"all": torch.stack([v.double() for v in values])}
+
+    def _lower_step(self, pair: tuple[Tree, Tree], gradients: tuple[Tree, Tree]) -> Tree:
+        """y and z after a step: of one optimiser where it is our own, which saves launches, or of one each."""
+        if len(self.lower) == 1:
+            return self.lower[0].step(pair, gradients)
+        return [moved.step(v, g) for moved, v, g in zip(self.lower, pair, gradients, strict=True)]
+
+    # -- recording --
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the step can be recorded: not where the objectives draw random numbers."""
+        return not self.random and all(moved.capturable for moved in self._moved)
+
+    @property
+    def memory(self) -> list[Tensor]:
+        """The optimisers' variables and states."""
+        return [t for moved in self._moved for t in moved.memory]
+
+    def numbers(self, k: int) -> dict[str, float]:
+        """The weights of this step."""
+        return self.weights
+
+    def fed(self, numbers: dict[str, Tensor]) -> SingleLoop:
+        """The same loop with scalar tensors for its weights."""
+        own = copy.copy(self)
+        own.weights = dict(numbers)
+        return own
+
+    @property
+    def _moved(self) -> list[Moved]:
+        return [self.x, *self.lower]
 
     def _build(self, y: Tree, step: float) -> None:
-        """The optimisers of y and z, the default ones with this step."""
+        """The optimisers of y and z, the default ones with this step: Adam, and without batches Rprop.
 
-        def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
-            return torch.optim.Adam(parameters, lr=step, eps=EPS)
-
-        how = self.method.y_optimizer or adam
-        self.lower = [Moved(y, how, self.method.y_scheduler, self.steps) for _ in range(2)]
+        Rprop lengthens or halves the step of each entry as its gradient keeps or changes its sign, so it needs no
+        cosine; under noise signs tell nothing.
+        """
+        scheduler = self.method.y_scheduler or cosine(self.steps, share=lambda: self.calm)
+        own: OptimizerFactory | None = self.method.y_optimizer
+        if own is not None:
+            self.lower = [Moved(y, own, scheduler), Moved(y, own, scheduler)]
+            return
+        if self.noisy:
+            own = partial(Adam, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED)
+        else:
+            own = partial(Rprop, lr=step, step_sizes=(step / FAR, step * FAR))
+        self.lower = [Moved((y, y), own, scheduler)]
 
     # -- saving --
 
@@ -120,13 +218,24 @@ class SingleLoop(Optimised[StochasticState]):
     def parts(self) -> dict[str, Part | None]:
         """Every optimiser and scheduler, by the name it is saved under."""
         found: dict[str, Part | None] = {}
-        for ending, moved in zip(("", "_y", "_z"), (self.x, *(self.lower or (None, None))), strict=True):
+        for ending, moved in itertools.zip_longest(("", "_y", "_z"), self._moved):
             found["optimizer" + ending] = None if moved is None else moved.optimizer
             found["scheduler" + ending] = None if moved is None else moved.scheduler
         return found
 
     def load(self, x: Tree, state: StochasticState, saved: dict[str, Any]) -> None:
         """Continue from saved states; y and z have optimisers as soon as the run has taken a step."""
+        self.taken, self.lower = None, []  # what was recorded reads the optimisers of before
         if saved["optimizer_y"] is not None:
             self._build(state.y, 1.0)  # the step is in the saved state
         self._load_parts(saved)
+        for moved in self._moved:
+            moved.prepare()
+
+
+def _saddle(at: At, *inputs: Any) -> Saddle:
+    """The gradients; a context, whose own graph they go through, keeps them from being compiled."""
+    found: Saddle = (
+        at.inner(lambda v: at.saddle_grad(*v))(inputs) if at.problem.context is None else at.saddle_grad(*inputs)
+    )
+    return found

@@ -21,7 +21,8 @@ class Solution:
     """The result of a run.
 
     Attributes:
-        x, y, z: trees like the inputs. z is BVFIM's lower-level minimiser; for the other methods it is y.
+        x, y, z: trees like the inputs. z is the lower-level minimiser of BVFIM and StochasticBVFIM;
+            for the other methods it is y.
         upper, lower: F and f at (x, y), on the last batch if there are batches.
         status: how the run ended, with advice.
         rows: the history, one dict per step.
@@ -32,8 +33,12 @@ class Solution:
         certificate: what :class:`bvfim.AdaptiveBVFIM` verified about the result; None for the other methods.
         lower_gap: f(x, y) - f(x, y') with y' the end of a descent of f from y at x, for at most a tenth of the run's
             cost; with batches, means over draws. Far above zero, y uses slack that the lower level does not give it.
-        upper_refit: F(x, y'): what x is worth if the lower level is solved. Both are not a number if
-            ``solve(refit=False)`` left them out, or if the run was too short to afford them.
+        upper_refit: F(x, y'): what x is worth if the lower level is solved.
+        uses_slack: whether F(x, y) is below F(x, y') by more than the tolerance: F uses the slack of the lower level.
+        upper_z: F(x, z). These figures are not a number if ``solve(refit=False)`` left them out, or if the run was too
+            short to afford them.
+        doubts: what these figures say against the result, and what StochasticBVFIM did not look at, in sentences; empty
+            too where there are no such figures.
 
     Example:
         >>> import torch, bvfim
@@ -60,6 +65,9 @@ class Solution:
     certificate: Certificate | None = None
     lower_gap: float = math.nan
     upper_refit: float = math.nan
+    uses_slack: bool = False
+    upper_z: float = math.nan
+    doubts: tuple[str, ...] = ()
 
     @functools.cached_property
     def history(self) -> pd.DataFrame:
@@ -74,12 +82,10 @@ class Solution:
 
     def __str__(self) -> str:
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
-        refit = (
-            ""
-            if math.isnan(self.lower_gap)
-            else f" ({self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g})"
-        )
+        refit = f"{self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g}"
+        refit = "its gap not measured" if math.isnan(self.lower_gap) else refit
         return (
             f"{type(self.method).__name__}: {self.status.value}{within} after {self.steps} steps and "
-            f"{self.seconds:.1f} s; F = {self.upper:.6g}, f = {self.lower:.6g}{refit}. {self.status.advice}"
+            f"{self.seconds:.1f} s; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit}). {self.status.advice}"
+            + "".join(f" Note: {doubt}." for doubt in self.doubts)
         )

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,9 +15,18 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.callbacks import ProgressBar, own_progress
+from bvfim.core.arguments import (
+    as_number,
+    check_flag,
+    check_function,
+    check_steps,
+    check_time_limit,
+    checked_callbacks,
+    stops,
+)
 from bvfim.core.problem import Problem
 from bvfim.core.refit import judged
-from bvfim.core.run import Callback, Run, check_steps
+from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
 from bvfim.core.stepper import takes_no
 from bvfim.methods import AdaptiveBVFIM, Choice, Method, State, StochasticBVFIM, as_method
@@ -27,6 +36,8 @@ from bvfim.tree import Tree
 
 LOOKS = 50
 """A held-out score is looked at about this many times in a run."""
+HARDLY = 0.01
+"""A later look at it counts as lower where it is so by this share of what the score has fallen by since the first."""
 
 LARGE = 10_000
 """From this many lower variables on, a line search on all of the data is slow beside a loop over batches of it."""
@@ -79,9 +90,10 @@ def solve(
         tol: stop when the norm of the projected gradient :math:`|x - P_X(x - g)|` is at most this.
         time_limit: stop after this many seconds; a resumed run gets the full time again.
         resume: a checkpoint to continue from, bit for bit; ``steps`` includes the steps taken before it.
-        accelerate: how to run the step of a method that estimates a hypergradient. ``"cudagraph"`` records it once
-            and replays it, with bitwise identical results; ``"compile"`` also compiles the problem's context and the
-            inner steps of BVFIM, CG and Neumann (those of plain gradient descent), with results equal up to rounding;
+        accelerate: how to run the step of any method but AdaptiveBVFIM. ``"cudagraph"`` records it once and replays it,
+            with bitwise identical results; ``"compile"`` also compiles the problem's context, the inner steps of BVFIM,
+            CG and Neumann (those of plain gradient descent) and the gradients of StochasticBVFIM, with results equal up
+            to rounding;
             ``"none"`` does neither. ``"auto"`` records on a CUDA device if launches dominate the time, and compiles
             from 5000 steps on. Whatever can't be compiled or recorded runs as it is, with a warning.
         refit: solve the lower level again at the end, for ``solution.lower_gap`` and ``solution.upper_refit``; it costs
@@ -89,11 +101,12 @@ def solve(
         progress: show a progress bar once the run has taken two seconds; by default on a terminal and in a notebook,
             unless the callbacks include one.
         holdout: a function of (x, y) such as the loss on rows that neither objective sees; lower is better. It is
-            evaluated about fifty times, and the x and y where it was lowest are returned.
+            evaluated about fifty times, and the x and y where it was lowest are returned: of values that differ by less
+            than a hundredth of its fall, those of the first.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run and returns what it has. A non-finite value ends it with the
-        last finite iterate.
+        best iterate before, or the last one with batches.
 
     Example:
         >>> import torch, bvfim
@@ -109,6 +122,12 @@ def solve(
     default = AdaptiveBVFIM if batches is None else StochasticBVFIM
     chosen = as_method(default if method is None else method)
     check_steps(steps)
+    check_time_limit(time_limit)
+    called = checked_callbacks(callbacks)
+    if holdout is not None:
+        check_function(holdout, "holdout", 2, "a function of x and y")
+    check_flag(progress, "progress", maybe=True)
+    check_flag(refit, "refit")
     if batches is not None and isinstance(chosen, Method):
         raise MethodError(takes_no(chosen, "batches"))
     options = {"optimizer": optimizer, "scheduler": scheduler, "tol": tol, "accelerate": accelerate}
@@ -117,7 +136,6 @@ def solve(
         run.load(resume)
     for caution in chosen.cautions(steps):
         warn(caution)
-    called = list(callbacks)
     if not any(isinstance(callback, ProgressBar) for callback in called):
         called += own_progress(progress, FASTER if method is None and batches is None and large(y) else "solve")
     best = None if holdout is None else Best(holdout, steps)
@@ -129,26 +147,35 @@ def solve(
 
 
 class Best:
-    """Looks at a held-out score from time to time, and keeps x and the state where it was lowest."""
+    """Looks at a held-out score from time to time, and keeps x and the state where it was lowest.
+
+    A later look has to be lower by a share of what the score has fallen by: of looks that hardly differ, the first has
+    had the least time to learn by heart what it was not meant to.
+    """
 
     def __init__(self, score: Callable[[Tree, Tree], float | Tensor], steps: int) -> None:
         self.score, self.every = score, max(1, steps // LOOKS)
-        self.lowest = math.inf
+        self.first = self.lowest = math.inf
         self.kept: tuple[Tree, State] | None = None
 
     def __call__(self, run: Run) -> None:
         """Look, if it is due."""
         if run.k % self.every == 0 or run.k == run.steps:
             with torch.no_grad():
-                found = float(self.score(run.x, run.y))
+                found = as_number(self.score(run.x, run.y), "holdout")
             run.row["holdout"] = found
-            if found <= self.lowest:
+            if self.kept is None and math.isfinite(found):
+                self.first = self.lowest = found
+                self.kept = run.x, run.state
+            elif found < self.lowest - HARDLY * (self.first - self.lowest):
                 self.lowest, self.kept = found, (run.x, run.state)
 
     def restore(self, run: Run) -> None:
         """Put the best x and state back."""
         if self.kept is not None:
             run.x, run.state = self.kept
+        elif run.rows:
+            warn("holdout was not a number wherever it was looked at, so the last x and y are returned")
 
 
 def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = None) -> Status:
@@ -158,9 +185,9 @@ def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = No
         with _interrupts() as interrupted:
             while run.k < run.steps and status is None:
                 run.step(run.draw())
-                stops = [callback(run) for callback in callbacks] if run.complete else []
+                answers = [callback(run) for callback in callbacks] if run.complete else []
                 status = run.status
-                if status is None and any(stop is not None and bool(stop) for stop in stops):
+                if status is None and any(stops(answer) for answer in answers):
                     status = Status.STOPPED
                 if status is None and time_limit is not None and run.seconds - run.seconds_before >= time_limit:
                     status = Status.TIME_LIMIT
@@ -169,8 +196,9 @@ def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = No
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     finally:
-        for callback in callbacks:
-            getattr(callback, "finish", lambda run: None)(run)
+        with ExitStack() as ends:  # each is called, whatever another one raises
+            for callback in reversed(callbacks):
+                ends.callback(getattr(callback, "finish", lambda run: None), run)
     return status or Status.MAX_STEPS
 
 

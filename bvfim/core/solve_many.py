@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from bvfim import tree
+from bvfim.core.arguments import check_function, check_steps, check_time_limit, checked_callbacks
 from bvfim.core.batched import AdaptiveBatch, Batch, EstimatorBatch, row
-from bvfim.core.problem import Problem
-from bvfim.core.run import Callback, Run, check_steps
+from bvfim.core.problem import Problem, as_problem
+from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
 from bvfim.core.solve import drive, solve
-from bvfim.core.stepper import copies, projected
-from bvfim.core.validate import validate
+from bvfim.core.validate import copies, projected, validate
 from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, as_method
 from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
@@ -99,14 +99,17 @@ def solve_many(
         50
     """
     chosen = AdaptiveBVFIM() if method is None else as_method(method)
-    count = _count(xs, ys)
+    problem, count = as_problem(problem), _count(xs, ys)
     xs, ys = copies(xs, ys)
     notify = progress or (lambda done, total: None)
+    check_function(notify, "progress", 2, "a function of the work done and the whole work")
+    check_time_limit(time_limit)
+    called = checked_callbacks(callbacks)
     if "resume" in options:
         raise MethodError("solve_many does not support resume: a checkpoint holds one run")
     mover = _mover(chosen, problem, xs, ys, steps, options)
     if mover is None:
-        return _one_by_one(problem, xs, ys, chosen, steps, notify, list(callbacks), time_limit, options)
+        return _one_by_one(problem, xs, ys, chosen, steps, notify, called, time_limit, options)
     xs, ys = _inside(problem, xs, ys)
     run = ManyRun(problem, xs, ys, chosen, mover, steps)
     for caution in chosen.cautions(steps):
@@ -120,7 +123,7 @@ def solve_many(
         else:
             notify(run.k, run.steps)
 
-    return run.solutions(drive(run, [tell, *callbacks], time_limit))
+    return run.solutions(drive(run, [tell, *called], time_limit))
 
 
 def _mover(method: Chosen, problem: Problem, xs: Tree, ys: Tree, steps: int, options: dict[str, Any]) -> Batch | None:

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bvfim import checkpoint, tree
 from bvfim.core.accelerate import estimate_of, require_way
+from bvfim.core.arguments import accepts, check_steps, check_tol
 from bvfim.core.following import Following, Optimised, Part
 from bvfim.core.history import columns, floats, rows_of
-from bvfim.core.problem import Problem, accepts
+from bvfim.core.problem import Problem, as_problem
 from bvfim.core.single_loop import SingleLoop
 from bvfim.core.solution import Solution
-from bvfim.core.validate import validate_objectives, validate_start
+from bvfim.core.validate import copies, projected, require_data, validate_objectives, validate_start
 from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, Method, State, StochasticBVFIM, as_method
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
 from bvfim.status import CheckpointError, MethodError, Status, warn
@@ -27,8 +27,6 @@ from bvfim.tree import Tree
 
 BROKEN_OFF = (Status.NON_FINITE, Status.SLACK_LOST)
 """The ends of a step that is not taken."""
-NEAR = 10
-"""An initial point within this many rounding errors of its set counts as inside."""
 
 
 class Stepper:
@@ -44,10 +42,10 @@ class Stepper:
         scheduler: maps the optimiser to a torch learning-rate scheduler, stepped once per step.
         tol: x is stationary if the norm of its projected gradient :math:`|x - P_X(x - g)|` is at most this.
         accelerate: see :func:`bvfim.solve`.
-        steps: the expected number of steps, which ``accelerate="auto"`` uses to choose.
+        steps: the expected number of steps, over which the steps of StochasticBVFIM go down to zero; also for
+            ``accelerate="auto"`` to choose by.
         batch: the first batch, to check the problem with.
-        check: check the problem even without a batch; otherwise a problem that may take data is checked at the first
-            step.
+        check: check the problem even without a batch, not at the first step.
 
     Attributes:
         x, state: the upper variable and the method's state after the last complete step.
@@ -83,10 +81,10 @@ class Stepper:
         check: bool = False,
     ) -> None:
         self.method: Chosen = AdaptiveBVFIM() if method is None else as_method(method)
-        if tol is not None and not tol >= 0:
-            raise MethodError(f"tol must be a number of at least 0, not {tol!r}")
-        self._require_no_batch(batch)
-        self.problem = problem.counted_anew()
+        check_tol(tol)
+        check_steps(steps)
+        self.problem = as_problem(problem).counted_anew()
+        self._require_fitting(batch)
         x, y = copies(x, y)
         validate_start(self.problem, x, y)
         alone = problem.context is None and all(accepts(f, 2) for f in (problem.upper, problem.lower))
@@ -95,7 +93,8 @@ class Stepper:
             self._check(x, y, batch)
         self.x = projected(problem.project_x, x, "x")
         y = projected(problem.project_y, y, "y")
-        self._begin(self._mover(y, optimizer, scheduler, tol, accelerate, steps), y, batch)
+        noisy = batch is not None or (problem.takes_data and not check)
+        self._begin(self._mover(y, optimizer, scheduler, tol, accelerate, steps, noisy), y, batch)
 
     def _begin(self, mover: Method, y: Tree, batch: Any = None) -> None:
         """Before the first step, at x and y."""
@@ -107,6 +106,7 @@ class Stepper:
         self.complete = True
         self.data = batch
         self.before: list[float] | None = None
+        self.lowest: tuple[float, Tree, State] | None = None
 
     def _mover(
         self,
@@ -116,18 +116,19 @@ class Stepper:
         tol: float | None,
         accelerate: str,
         steps: int,
+        noisy: bool,
     ) -> Method:
         """What moves x: the method itself, or an optimiser along its estimates."""
         require_way(accelerate)
         if isinstance(self.method, Estimator):
             estimate = estimate_of(self.method, accelerate, self.problem, self.x, y, steps)
             return Following(self.method, self.x, optimizer, scheduler, tol, estimate)
-        if accelerate not in ("auto", "none"):
-            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
         if isinstance(self.method, StochasticBVFIM):
             if tol is not None:
                 raise MethodError("tol: StochasticBVFIM takes no tol: noise hides whether x is stationary")
-            return SingleLoop(self.method, self.x, optimizer, scheduler, steps)
+            return SingleLoop(self.method, self.x, optimizer, scheduler, steps, noisy, accelerate)
+        if accelerate not in ("auto", "none"):
+            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
         for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
             if given is not None:
                 raise MethodError(takes_no(self.method, name))
@@ -179,7 +180,7 @@ class Stepper:
         A step with non-finite values or a lost slack is not taken: x does not change, and ``status`` says why.
         Since the optimiser has already seen the gradient, the run can only continue from a saved state.
         """
-        self._require_no_batch(batch)
+        self._require_fitting(batch)
         if self.status in BROKEN_OFF:
             raise MethodError(
                 f"the run broke off ({self.status.value}): continue from an earlier state with load_state_dict"
@@ -187,9 +188,10 @@ class Stepper:
         if not self.checked:
             self._check(self.x, self.y, batch)
             self.checked = True
+        require_data(self.problem, batch)
         self.data, self.complete = batch, False
         x, state, info = self.mover.step(self.problem, self.x, self.state, self.k, batch)
-        row = floats({**info, "x_norm": info.get("x_norm", tree.norm(x))})
+        row = floats(info if "x_norm" in info else {**info, "x_norm": tree.norm(x)})
         finite = all(math.isfinite(row.get(name, 0.0)) for name in ("upper", "lower", "grad_norm", "x_norm"))
         self.rows.append({"step": self.k, **row, "seconds": self.seconds, **self.problem.evaluations.columns()})
         if row.get("slack", 1.0) <= 0:
@@ -197,6 +199,8 @@ class Stepper:
         elif not finite:
             self.status = Status.NON_FINITE
         else:
+            if batch is None and (self.lowest is None or row.get("upper", math.inf) < self.lowest[0]):
+                self.lowest = row.get("upper", math.inf), self.x, state
             self.x, self.state, self.k, self.complete = x, state, self.k + 1, True
             self.status = self.mover.status(state)
         return self.row
@@ -205,7 +209,7 @@ class Stepper:
         """Reject objectives that the method can't use; only the single loop takes those that draw random numbers."""
         validate_objectives(self.problem, x, y, batch, random=isinstance(self.method, StochasticBVFIM))
 
-    def _require_no_batch(self, batch: Any) -> None:
+    def _require_fitting(self, batch: Any) -> None:
         if batch is not None and isinstance(self.method, Method):
             raise MethodError(takes_no(self.method, "batches"))
 
@@ -221,8 +225,11 @@ class Stepper:
     def solution(self, status: Status | None = None) -> Solution:
         """The result so far, with ``status``, or else the method's own status, or else STOPPED."""
         before, end = self.problem.evaluations.as_dict(), status or self.status or Status.STOPPED
-        values = self.values(self.y)
-        found = self._ended(self.x, self.state, values, end, list(self.rows), None, self.k, self.seconds)
+        x, state, values = self.x, self.state, self.values(self.y)
+        if end is Status.NON_FINITE and self.lowest is not None and not values[0] <= self.lowest[0]:
+            _, x, state = self.lowest  # a run that diverged was better before
+            values = [float(v) for v in self.problem.at(x, self.data).values(state.y)]
+        found = self._ended(x, state, values, end, list(self.rows), None, self.k, self.seconds)
         self.problem.evaluations.reset(**before)  # looking at a run does not count as a part of it
         return found
 
@@ -266,7 +273,7 @@ class Stepper:
     @property
     def _settings(self) -> str:
         """The method's settings as text, without the addresses of functions."""
-        return re.sub(r"<function .*?>", "<function>", repr(self.method))
+        return re.sub(r"<function .*? at 0x[0-9a-f]+>", "<function>", repr(self.method))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that another stepper of the same problem and method needs to continue, bit for bit."""
@@ -295,7 +302,7 @@ class Stepper:
             self._take_over(saved, source)
         except CheckpointError:
             raise
-        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        except (LookupError, ValueError, TypeError, RuntimeError, AttributeError, ArithmeticError) as error:
             raise CheckpointError(f"{source}: the checkpoint belongs to another run ({error})") from error
 
     def _take_over(self, saved: dict[str, Any], source: str) -> None:
@@ -306,6 +313,8 @@ class Stepper:
                 )
         if saved["settings"] != self._settings:
             warn(f"{source}: the checkpoint was made by {saved['settings']}, and continues with {self._settings}")
+        if type(saved["k"]) is not int or saved["k"] < 0:
+            raise CheckpointError(f"{source}: the checkpoint is damaged: its number of steps is {saved['k']!r}")
         checkpoint.check_like(saved["x"], tree.leaves(self.x), "x", source)
         checkpoint.check_like(saved["state"], tree.leaves(self.state), "lower-level state", source)
         device = tree.leaves(self.x)[0].device
@@ -315,7 +324,7 @@ class Stepper:
             self.mover.load(self.x, self.state, saved)
         self.problem.evaluations.reset(**saved["evaluations"])
         self.k, self.rows = saved["k"], rows_of(saved["rows"])
-        self.k_before, self.seconds_before, self.before = saved["k"], saved["seconds"], saved.get("values")
+        self.k_before, self.seconds_before, self.before = saved["k"], float(saved["seconds"]), saved.get("values")
         self.started, self.complete, self.data = time.monotonic(), True, None
         self.status = self.mover.status(self.state)
 
@@ -326,20 +335,3 @@ def takes_no(method: Chosen, name: str) -> str:
         f"{name}: {type(method).__name__} moves x itself and takes no {name}; leave it out, or choose a method that "
         "estimates a hypergradient, such as bvfim.BVFIM()"
     )
-
-
-def projected(project: Callable[[Tree], Tree], start: Tree, name: str) -> Tree:
-    """The initial point, projected onto its set with a warning if it is outside."""
-    inside = project(start)
-    eps = NEAR * torch.finfo(tree.leaves(start)[0].dtype).eps
-    if any(
-        not torch.allclose(a, b, rtol=eps, atol=eps, equal_nan=True)
-        for a, b in zip(tree.leaves(inside), tree.leaves(start), strict=True)
-    ):
-        warn(f"{name} was outside {name}_set at the start and was projected onto it")
-    return tree.clone(inside)
-
-
-def copies(*variables: Tree) -> Tree:
-    """Copies of the caller's tensors; anything else is left for :func:`validate` to reject."""
-    return tree.map(lambda t: t.detach().clone() if isinstance(t, Tensor) else t, variables)

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from bvfim.interior import tolerances as tol
+from bvfim.interior.batch import BatchAt
+from bvfim.interior.curvature import Curvature
 from bvfim.interior.lbfgs import Memory, Points, dot, unit
 from bvfim.interior.lower import Interior, best_of, remembered
-from bvfim.interior.starts import Known
+from bvfim.interior.starts import TINIEST, Known, barrier
 
-TINIEST = 1e-300
-"""What keeps a logarithm or a division finite where its result is not used."""
+FADING = 0.5
+"""What is left of the curvature of F after a step that shows less."""
 
 
 def first_order_change(interior: Interior, of_F: Tensor, w: Tensor) -> Tensor:
@@ -43,7 +45,8 @@ class Barrier:
         members: which starts the rows are.
         settings: mu2, tau and tolerances.
         w, known: the first points, and what is known of them.
-        z_memory: the curvature of f that is known, which is kept up to date.
+        z_memory, w_memory: the pairs of f and of B, which are kept up to date.
+        curvature: the second derivatives that are known, which are kept up to date.
         archive: older minima of f.
 
     Attributes:
@@ -61,10 +64,14 @@ class Barrier:
         w: Tensor,
         known: Known,
         z_memory: Memory,
+        w_memory: Memory,
+        curvature: Curvature,
         archive: Tensor,
     ) -> None:
         self.interior, self.members, self.settings = interior, members, settings
         self.known, self.tried, self.z_memory, self.archive = known, known, z_memory, archive
+        self.w_memory, self.curvature = w_memory, curvature._replace(bend=curvature.bend.clone())
+        self.of_gap, self.of_F, self.at_w = curvature.of_gap, torch.zeros_like(w), w.clone()
         self.draws = 0
         self.taken = torch.zeros_like(settings.mu2)
         self.pull, self.change = torch.zeros_like(settings.mu2), torch.zeros_like(settings.mu2)
@@ -75,9 +82,7 @@ class Barrier:
 
     def value(self, rows: Tensor, known: Known) -> Tensor:
         """B, infinite where the slack is not positive."""
-        slack = self.settings.mu2[rows] + (known.f_z - known.f)
-        inside = known.F - self.settings.tau[rows] * slack.clamp_min(TINIEST).log()
-        return torch.where(slack > 0, inside, torch.inf)
+        return barrier(known, self.settings.mu2[rows], self.settings.tau[rows])
 
     def trial(self, rows: Tensor, w: Tensor, attempt: int, ceiling: Tensor) -> Tensor:
         """B at w, with z solved for, except where the best of z's starts shows already that B is too high."""
@@ -94,25 +99,43 @@ class Barrier:
         going = rows[hopeful]
         switched = best.which[hopeful] > 1
         self.z_memory.forget(going[switched])
-        memory = self.z_memory.take(going)
-        z, f_z, _ = self.interior.descend(at.take(hopeful), best.y[hopeful], self.settings.z_tol[going], memory)
-        self.z_memory.put(going, memory)
+        z, f_z = self._solved(going, at.take(hopeful), best.y[hopeful])
         self.archive = remembered(self.archive, going[switched], z[switched])
         solved = Known(z, f_z, F[hopeful], f[hopeful])
         self.tried = self.tried.put(going, solved)
         value[hopeful] = self.value(going, solved)
         return value
 
+    def _solved(self, rows: Tensor, at: BatchAt, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The end of a descent of f from z, and f there; with its curvature measured anew where the first one fails."""
+        memory = self.z_memory.take(rows)
+        z, f_z, settled = self.interior.descend(at, z, self.settings.z_tol[rows], memory)
+        self.z_memory.put(rows, memory)
+        lost = (~settled & self.curvature.possible).nonzero()[:, 0]
+        if len(lost):
+            own = rows[lost]
+            self._measure(own, at.take(lost), z[lost])
+            memory = self.z_memory.take(own)
+            again = self.interior.descend(at.take(lost), z[lost], self.settings.z_tol[own], memory)
+            self.z_memory.put(own, memory)
+            z, f_z = z.index_copy(0, lost, again.y), f_z.index_copy(0, lost, again.f)
+        return z, f_z
+
     def candidates(self, rows: Tensor, x: Tensor, y: Tensor, attempt: int) -> Tensor:
         """Where z may start: the last z, where it is expected, y, and scouts or what the last trial found."""
         z = self.known.z[rows]
         if attempt > 0:
             other = self.tried.z[rows]
-            return torch.stack([z, z + tol.SHORTER * (other - z), y, other], 1)
+            return torch.cat([torch.stack([z, z + tol.SHORTER * (other - z), y, other], 1), self.archive[rows]], 1)
         self.draws += 1
         dx, along = self.dx[rows], x - self.x[rows]
         ratio = (dot(dx, along) / dot(dx, dx).clamp_min(TINIEST)).clamp(-tol.FORESIGHT, tol.FORESIGHT)
-        expected = self.interior.batch.y.project(z + ratio.to(z)[:, None] * self.dz[rows])
+        shift = ratio.to(z)[:, None] * self.dz[rows]
+        curvature = self.curvature.take(rows)
+        known = curvature.known[:, None]
+        if bool(known.any()):
+            shift = torch.where(known, curvature.shift(along), shift)
+        expected = self.interior.batch.y.of(self.members[rows]).project(z + shift)
         scouts = self.interior.around(self.members[rows], y, self.draws)
         return torch.cat([torch.stack([z, expected, y], 1), self.archive[rows], scouts], 1)
 
@@ -122,12 +145,45 @@ class Barrier:
         tried = self.tried.take(rows)
         self.dx[rows], self.dz[rows], self.x[rows] = x - self.x[rows], tried.z - self.known.z[rows], x
         self.known = self.known.put(rows, tried)
-        weight = self.settings.tau[rows] / (self.settings.mu2[rows] - tried.gap)
-        of_F, of_f = self.interior.batch.at(x, self.members[rows]).barrier_grads(y, tried.z, weight)
+        at = self.interior.batch.at(x, self.members[rows])
+        due = self.curvature.take(rows).due(self.interior.batch.counts[self.members[rows]]).nonzero()[:, 0]
+        if len(due):
+            self._measure(rows[due], at.take(due), tried.z[due])
+        slack = self.settings.mu2[rows] - tried.gap
+        weight = self.settings.tau[rows] / slack
+        of_F, of_f = at.barrier_grads(y, tried.z, weight)
         self.pull[rows] = torch.maximum(dot(of_F, of_F).sqrt(), self.settings.least[rows])
         self.change[rows] = first_order_change(self.interior, of_F, w)
         self.taken[rows] += 1
+        self._model(rows, w, of_F, of_f, weight, slack)
         return of_F + of_f
+
+    def _measure(self, rows: Tensor, at: BatchAt, z: Tensor) -> None:
+        """The curvature of f anew."""
+        found = self.curvature.take(rows).measured(at, z)
+        self.curvature = self.curvature.put(rows, found)
+        self.of_gap = self.of_gap.index_copy(0, rows, found.of_gap)
+        self.z_memory.forget(rows)
+        self.z_memory.hessian[rows] = found.K
+
+    def _model(self, rows: Tensor, w: Tensor, of_F: Tensor, of_f: Tensor, weight: Tensor, slack: Tensor) -> None:
+        """The Hessian of B where the curvature of f is known: F'' + lambda G'' + (lambda / s) G' G'^T with G = f - f*.
+
+        F'' is the multiple of the identity that the last step tells; pairs of L-BFGS correct it. Without a step it is
+        that of the last stage.
+        """
+        step, change = w - self.at_w[rows], of_F - self.of_F[rows]
+        bend = (dot(change, change) / dot(step, step)).sqrt()
+        told = bend.isfinite() & (self.taken[rows] > 1)
+        bend = torch.where(told, torch.maximum(bend, FADING * self.curvature.bend[rows]), self.curvature.bend[rows])
+        self.curvature.bend[rows] = bend
+        self.of_F[rows], self.at_w[rows] = of_F, w
+        known = self.curvature.take(rows).known[:, None, None]
+        if bool(known.any()):
+            in_F = bend[:, None, None] * torch.eye(w.shape[1], device=w.device)
+            along = of_f[:, :, None] * of_f[:, None] / (weight * slack)[:, None, None]
+            model = in_F + weight[:, None, None] * self.of_gap[rows] + along
+            self.w_memory.hessian[rows] = torch.where(known, model, 0.0).to(w)
 
     def scale(self, reduced: Tensor) -> Tensor:
         """A unit first step in x and in y, each by itself."""

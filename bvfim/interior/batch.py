@@ -20,7 +20,7 @@ SAME = 1e-3
 
 
 class Batch:
-    """The problem for starts that are the rows of matrices.
+    """The problem for starts that are the rows of matrices, each in its own units.
 
     Values come from ``torch.func.vmap`` where both objectives can be mapped, and from a loop where not. ``counts`` has,
     for each start, the gradients of F, the gradients of f and the values that it asked for.
@@ -32,10 +32,10 @@ class Batch:
     def at(self, x: Tensor, members: Tensor) -> BatchAt:
         """The problem at each row of x; ``members`` says which starts they belong to."""
         with torch.no_grad():
-            return BatchAt(self, x, members, self.contexts(x))
+            return BatchAt(self, x, members, self.contexts(self.x.of(members).plain(x)))
 
     def contexts(self, x: Tensor) -> Any:
-        """The context of each row: a tree with a leading dimension where rows are mapped, else a list."""
+        """The contexts of plain rows: a tree with a leading dimension where rows are mapped, else a list."""
         context = self.problem.context
         if len(x) > 1 and self.mapped:
             return None if context is None else torch.func.vmap(lambda v: context(self.x.tree(v), None))(x)
@@ -51,11 +51,12 @@ class Batch:
 
     def _can_be_mapped(self) -> bool:
         nobody = torch.tensor([], dtype=torch.long)
+        plain = Batch(self.problem, Space(self.x.like, self.x.own), Space(self.y.like, self.y.own), self.counts)
         found = []
         for copies in (1, 2):
             x, y = (tree.flatten(v.like).detach().repeat(copies, 1) for v in (self.x, self.y))
             try:
-                parts = self.at(x, nobody).barrier_parts(y, y, torch.ones(copies).to(y))
+                parts = plain.at(x, nobody).barrier_parts(y, y, torch.ones(copies).to(y))
             except Exception:
                 if copies == 1:
                     raise
@@ -73,6 +74,7 @@ class BatchAt(At):
     def __init__(self, batch: Batch, x: Tensor, members: Tensor, contexts: Any) -> None:
         self.problem, self.backend = batch.problem, AUTOGRAD
         self.batch, self.x, self.members, self.contexts = batch, x, members, contexts
+        self.of_x, self.of_y = batch.x.of(members), batch.y.of(members)
         self.u = [x]
         self._differentiated: tuple[list[Tensor], Any] | None = None
 
@@ -112,28 +114,29 @@ class BatchAt(At):
         if u is self.u:
             return self.contexts
         if self._differentiated is None or self._differentiated[0] is not u:
-            self._differentiated = u, self.batch.contexts(u[0])
+            self._differentiated = u, self.batch.contexts(self.of_x.plain(u[0]))
         return self._differentiated[1]
 
     def _each(self, name: str, u: list[Tensor], y: Tensor) -> Any:
         """An objective row by row."""
         problem, xs, ys = self.problem, self.batch.x, self.batch.y
-        contexts = self._contexts_at(u)
+        contexts, x, y = self._contexts_at(u), self.of_x.plain(u[0]), self.of_y.plain(y)
 
         def one(x: Tensor, context: Any, y: Tensor) -> Any:
             return problem.call(name, xs.tree(x), ys.tree(y), context)
 
         if isinstance(contexts, list):
-            found = [one(*row) for row in zip(u[0], contexts, y, strict=True)]
+            found = [one(*row) for row in zip(x, contexts, y, strict=True)]
             pairs = name == "joint"
             return tuple(map(torch.stack, zip(*found, strict=True))) if pairs else torch.stack(found)
-        return torch.func.vmap(one, in_dims=(0, None if contexts is None else 0, 0))(u[0], contexts, y)
+        return torch.func.vmap(one, in_dims=(0, None if contexts is None else 0, 0))(x, contexts, y)
 
     @torch.no_grad()
     def lower_many(self, y: Any) -> Tensor:
         """f at (x, y_j) for several y_j a row: from (B, k, n) to (B, k)."""
         self.note(forward=y.shape[1])
         problem, xs, ys = self.problem, self.batch.x, self.batch.y
+        x, y = self.of_x.plain(self.x), self.of_y.plain(y)
 
         def many(x: Tensor, context: Any, y: Tensor) -> Tensor:
             def one(v: Tensor) -> Any:
@@ -142,14 +145,21 @@ class BatchAt(At):
             return torch.func.vmap(one)(y) if self.batch.mapped else torch.stack([one(v) for v in y])
 
         if isinstance(self.contexts, list):
-            return torch.stack([many(*row) for row in zip(self.x, self.contexts, y, strict=True)]).double()
+            return torch.stack([many(*row) for row in zip(x, self.contexts, y, strict=True)]).double()
         mapped = torch.func.vmap(many, in_dims=(0, None if self.contexts is None else 0, 0))
-        return mapped(self.x, self.contexts, y).double()
+        return mapped(x, self.contexts, y).double()
 
     def upper_grad(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """F and its gradient in (x, y)."""
         F, in_u, in_y = self.upper_grads(y)
         return F, torch.cat([*in_u, in_y], -1)
+
+    def both_grads(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients in (x, y) of F and of f."""
+        self.note(upper=1, lower=1)
+        (F, f), pull, _ = self.backend.vjp(self.both, self.u, y)
+        of_F, of_f = pull((torch.ones_like(F), None), again=True), pull((None, torch.ones_like(f)))
+        return torch.cat(tree.leaves(of_F), -1), torch.cat(tree.leaves(of_f), -1)
 
     def barrier_grads(self, y: Tensor, z: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients in (x, y) of F(x, y) and of weight (f(x, y) - f(x, z))."""

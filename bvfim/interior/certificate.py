@@ -24,6 +24,8 @@ class Certificate:
         solved: the number of starts that ended with a closed gap.
         agreeing: the number of these whose F equals that of the result, within the tolerance.
         status: how the chosen start ended; None if it was still running.
+        searched: how other minima of f were looked for; empty if nobody did.
+        coarse: whether the dtype is coarser than float64.
         advice: what to do next.
 
     Example:
@@ -46,12 +48,16 @@ class Certificate:
     solved: int
     agreeing: int
     status: Status | None
+    searched: str = ""
+    coarse: bool = False
 
     @property
     def advice(self) -> str:
         """What to do next."""
         if self.status is None:
             return "The run stopped before it finished: raise steps."
+        if self.status is Status.STUCK:
+            return self._stuck
         if self.status is not Status.CONVERGED:
             return self.status.advice
         if self.starts == 1:
@@ -61,10 +67,34 @@ class Certificate:
             return "Only one start found this F: raise starts, since a lower F may exist."
         return f"{self.agreeing} of {self.starts} starts agree."
 
+    @property
+    def _stuck(self) -> str:
+        """Why stationarity was not shown, as far as the run can tell."""
+        closed = "The lower-level gap is closed, but stationarity of x was not shown: "
+        if self.coarse:
+            return closed + "float32 is too coarse to tell; use float64."
+        if self.multimodal:
+            return closed + (
+                "the lower level has several minima, and where they are equally low the value function has a kink, "
+                "which may well be the optimum. Compare F across several starts."
+            )
+        return closed + (
+            "no second lower-level minimum was seen, so the problem is badly conditioned or nonsmooth there. F is "
+            "usually right to a few digits; compare it across several starts."
+        )
+
+    @property
+    def _minima(self) -> str:
+        """What is known of other minima of f."""
+        if self.multimodal:
+            return "the lower level has other minima"
+        if not self.searched:
+            return "other minima of the lower level were not looked for"
+        return f"the lower level showed no other minima ({self.searched})"
+
     def __str__(self) -> str:
         return (
             f"F in [{self.relaxed:.6g}, {self.polished:.6g}], lower-level gap {self.gap:.2g} (allowed: "
-            f"{self.gap_allowed:.2g}), stationarity {self.stationarity:.2g}, the lower level "
-            f"{'has' if self.multimodal else 'showed no'} other minima; {self.solved} of {self.starts} starts solved "
-            f"within tol = {self.tol:.2g}, {self.agreeing} agree. {self.advice}"
+            f"{self.gap_allowed:.2g}), stationarity {self.stationarity:.2g}, {self._minima}; {self.solved} of "
+            f"{self.starts} starts solved within tol = {self.tol:.2g}, {self.agreeing} agree. {self.advice}"
         )

@@ -9,32 +9,72 @@ from torch import Tensor
 
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
-from bvfim.interior.lower import Interior, best_of
+from bvfim.interior.lbfgs import Memory
+from bvfim.interior.lower import Interior
+from bvfim.interior.path import Path
+from bvfim.interior.probing import probe
 from bvfim.interior.starts import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Known, Starts
-
-PROBE_DRAW = 1_001
-"""The number of the draw of the probes, beyond those of a stage's steps and of the nudge."""
 
 
 class Judgement(NamedTuple):
-    """How each start stands: whether it has ended, with which y and F, whether f has other minima, and the lowest z."""
+    """How each start stands: whether it has ended, with which x, y and F, whether f has other minima, and the lowest z.
+
+    ``least`` is locally below the optimum: F inside the barrier, or its Lagrangian once solved. ``tied`` is the
+    minimiser with the lowest F of those that probes found to be as low as z, and ``tied_F`` is F there.
+    """
 
     ended: Tensor
+    x: Tensor
     y: Tensor
     F: Tensor
+    least: Tensor
     modes: Tensor
     known: Known
+    tied: Tensor
+    tied_F: Tensor
+
+    def put(self, rows: Tensor, part: Judgement) -> Judgement:
+        """With some rows replaced."""
+        own = {
+            name: getattr(self, name).index_copy(0, rows, getattr(part, name).to(getattr(self, name)))
+            for name in TENSORS
+        }
+        return self._replace(known=self.known.put(rows, part.known), **own)
+
+    def take(self, rows: Tensor) -> Judgement:
+        """Some of the rows."""
+        return self._replace(known=self.known.take(rows), **{name: getattr(self, name)[rows] for name in TENSORS})
+
+
+TENSORS = [name for name in Judgement._fields if name != "known"]
 
 
 class Allowed(NamedTuple):
-    """What may be left, for each start: of the gap of f, and between the two estimates of F."""
+    """What may be left, for each start: of the gap of f, and between estimates of F.
+
+    ``bracket`` is tol times the size of F, ``wide`` is relative to F itself, and ``meet`` the share of the bracket that
+    counts as agreement.
+    """
 
     gap: Tensor
     bracket: Tensor
+    wide: Tensor
+    meet: float
+
+    def take(self, rows: Tensor) -> Allowed:
+        """For some of the starts."""
+        return Allowed(self.gap[rows], self.bracket[rows], self.wide[rows], self.meet)
 
 
 def judge(
-    interior: Interior, at: BatchAt, known: Known, settled: Tensor, starts: Starts, size: Tensor, tolerance: float
+    interior: Interior,
+    at: BatchAt,
+    known: Known,
+    settled: Tensor,
+    starts: Starts,
+    path: Path,
+    size: Tensor,
+    tolerance: float,
 ) -> Judgement:
     """F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally: solved if they agree.
 
@@ -46,12 +86,23 @@ def judge(
     _, y = interior.split(starts.w)
     rounding = tol.ROUNDINGS * torch.finfo(y.dtype).eps * torch.maximum(known.f.abs(), known.f_z.abs())
     closed = _closed(known.gap, mu2, scale * tolerance, rounding, scale, settled)
-    verdict = Judgement(torch.zeros_like(starts.ended), y, known.F, torch.zeros_like(settled), known)
+    verdict = _open(known, at.x, y, known.F)
     ripe = (closed | (settled & (mu2 <= tolerance * scale))).nonzero()[:, 0]
     if len(ripe):
-        allowed = Allowed((tolerance * scale)[ripe], (tol.MEET * tolerance * size)[ripe])
-        part = _bracket(interior, at.take(ripe), known.take(ripe), y[ripe], settled[ripe], closed[ripe], allowed)
-        verdict = _put(verdict, ripe, part)
+        coarse = tolerance < tol.NEAR_ROUNDING * torch.finfo(y.dtype).eps ** 0.5
+        meet = tol.MEET_COARSE if coarse else tol.MEET
+        wide = tol.WIDE * tolerance * (known.F.abs() + tol.WIDE_FAINT * size)
+        part = _bracket(
+            interior,
+            at.take(ripe),
+            known.take(ripe),
+            starts.take(ripe),
+            path.take(ripe),
+            settled[ripe],
+            closed[ripe],
+            Allowed(tolerance * scale, tolerance * size, wide, meet).take(ripe),
+        )
+        verdict = verdict.put(ripe, part)
     ended = verdict.ended
     floor = (ended == UNDER_WAY) & (mu2 <= torch.maximum(tol.FLOOR * scale, rounding))
     ended = torch.where(floor, torch.where(verdict.known.gap <= tolerance * scale, STUCK, OPEN), ended)
@@ -70,58 +121,101 @@ def _closed(gap: Tensor, mu2: Tensor, allowed: Tensor, rounding: Tensor, scale: 
 
 
 def _bracket(
-    interior: Interior, at: BatchAt, known: Known, y: Tensor, settled: Tensor, closed: Tensor, allowed: Allowed
+    interior: Interior,
+    at: BatchAt,
+    known: Known,
+    starts: Starts,
+    path: Path,
+    settled: Tensor,
+    closed: Tensor,
+    allowed: Allowed,
 ) -> Judgement:
     """The judgement on starts that are ripe for it."""
-    close = torch.maximum(tol.POLISHED_GAP * known.gap, tol.POLISHED * allowed.gap)
-    polished, _, flat = interior.descend(at, y, close)
+    _, y = interior.split(starts.w)
+    rounding = tol.SAME_VALUE * torch.finfo(y.dtype).eps * known.f.abs()
+    close = torch.maximum(tol.POLISHED * known.gap, rounding)
+    polished, _, flat = interior.descend(at, y, close, Memory.empty(y, starts.K.clone()))
     F, f = at.values(polished)
     flat = flat | (known.f - f <= close)
     left = torch.minimum(tol.GAP_LEFT * known.gap.clamp_min(allowed.gap * tol.LEAST_GAP), allowed.gap)
-    meet = settled & flat & (f - known.f_z <= left) & ((F - known.F).abs() <= allowed.bracket)
+    least = known.F + (known.f - f) / path.eps
+    meet = settled & flat & (f - known.f_z <= left) & _agree(F, known.F, least, starts.upper, allowed)
+    found = _open(known, at.x, y, F)
     done = (meet | closed).nonzero()[:, 0]
-    found = Judgement(torch.full_like(settled, UNDER_WAY, dtype=torch.long), y, F, torch.zeros_like(settled), known)
     if len(done) == 0:
         return found
-    own = known.take(done)
-    z, f_z, modes = probe(interior, at.take(done), own, allowed.gap[done])
-    own = own.improved(z, f_z)
-    reached = torch.where(meet[done], f[done], own.f)
-    low = reached - own.f_z <= allowed.gap[done]
-    return Judgement(
-        ended=found.ended.index_copy(0, done, torch.where(low, torch.where(meet[done], SOLVED, STUCK), UNDER_WAY)),
-        y=y.index_copy(0, done, torch.where((low & meet[done])[:, None], polished[done], y[done])),
-        F=F,
-        modes=found.modes.index_copy(0, done, modes),
-        known=known.put(done, own),
+    met = meet.nonzero()[:, 0]
+    answer = found.put(met, _met(found, polished, F, f, least).take(met))
+    answer = _end_of_path(interior, at.members, answer, path, starts.K, close, allowed, meet)
+    return found.put(
+        done, _probed(interior, at.take(done), found.take(done), answer.take(done), meet[done], allowed.gap[done])
     )
 
 
-def _put(verdict: Judgement, rows: Tensor, part: Judgement) -> Judgement:
-    """The judgement with some rows replaced."""
-    return Judgement(
-        ended=verdict.ended.index_copy(0, rows, part.ended.to(verdict.ended)),
-        y=verdict.y.index_copy(0, rows, part.y),
-        F=verdict.F.index_copy(0, rows, part.F),
-        modes=verdict.modes.index_copy(0, rows, part.modes),
-        known=verdict.known.put(rows, part.known),
+def _agree(F: Tensor, relaxed: Tensor, least: Tensor, last: Tensor, allowed: Allowed) -> Tensor:
+    """Whether the estimates of the optimum agree: F at a polished y, and F inside the barrier or what the path tells.
+
+    The end of the path, F + 2 lambda gap, is of second order; so the polished F of the last stage has to agree too, and
+    the Lagrangian F + lambda gap, which the optimum is locally above, must not be far below.
+    """
+    ahead = 2 * least - relaxed
+    near = tol.MEET_AHEAD * allowed.bracket
+    wide = torch.minimum(allowed.bracket, allowed.wide)
+    return ((F - relaxed).abs() <= allowed.meet * allowed.bracket) | (
+        ((F - ahead).abs() <= near) & ((F - last).abs() <= near) & ((F - least).abs() <= wide)
     )
 
 
-def probe(interior: Interior, at: BatchAt, known: Known, tolerance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Descents of f from the best of some samples and from others: the lowest, f there, whether minima differ."""
-    if interior.scouts == 0:
-        return known.z, known.f_z, torch.zeros_like(tolerance, dtype=torch.bool)
-    count, size = known.z.shape
-    samples = interior.uniform(at.members, PROBE_DRAW, tol.PROBE_SAMPLES * interior.scouts, size).to(known.z)
-    low, high = (bound[:, None] for bound in interior.batch.y.region(known.z))
-    samples = interior.batch.y.project(low + (high - low) * samples)
-    first = torch.cat([best_of(at, samples).y[:, None], samples[:, : tol.PROBES - 1]], 1).flatten(0, 1)
-    everyone = torch.arange(count, device=first.device)
-    own = at.take(everyone.repeat_interleave(tol.PROBES))
-    found = interior.descend(own, first, tol.PROBE_FINE * tolerance.repeat_interleave(tol.PROBES))
-    end, f, settled = (t.unflatten(0, (count, tol.PROBES)) for t in found)
-    f = torch.where(f.isfinite(), f, torch.inf)
-    higher = settled & (f > torch.minimum(known.f_z, f.amin(1))[:, None] + tolerance[:, None])
-    lowest = f.argmin(1)
-    return end[everyone, lowest], f[everyone, lowest], higher.any(1)
+def _met(found: Judgement, y: Tensor, F: Tensor, f: Tensor, least: Tensor) -> Judgement:
+    """With the polished y as the answer."""
+    return found._replace(y=y, F=F, least=torch.minimum(least, F), known=found.known._replace(F=F, f=f))
+
+
+def _end_of_path(
+    interior: Interior,
+    members: Tensor,
+    answer: Judgement,
+    path: Path,
+    K: Tensor,
+    close: Tensor,
+    allowed: Allowed,
+    meet: Tensor,
+) -> Judgement:
+    """The answers where the estimates meet, at the end of the path where F is lower there."""
+    rows = (meet & path.known).nonzero()[:, 0]
+    if len(rows) == 0:
+        return answer
+    old, K, close, allowed = answer.take(rows), K[rows], close[rows], allowed.take(rows)
+    w, z = path.take(rows).at(0.0)
+    x, y = interior.split(interior.w.of(members[rows]).project(w))
+    at = interior.batch.at(x, members[rows])
+    z, f_z, _ = interior.descend(at, at.of_y.project(z), close, Memory.empty(z, K.clone()))
+    y, f, flat = interior.descend(at, y, close, Memory.empty(y, K.clone()))
+    F = at.upper(y)
+    better = (flat | (f <= f_z)) & (F < old.F) & (old.least <= F) & (f - f_z <= tol.LEAST_GAP * allowed.gap)
+    new = old._replace(x=x, y=y, F=F, known=Known(z, f_z, F, f)).take(better.nonzero()[:, 0])
+    return answer.put(rows[better], new)
+
+
+def _probed(
+    interior: Interior, at: BatchAt, found: Judgement, answer: Judgement, meet: Tensor, allowed: Tensor
+) -> Judgement:
+    """The judgement on starts that would end: with their answers, unless a probe finds a lower f there."""
+    there = interior.batch.at(answer.x, at.members)
+    probed = probe(interior, there, answer.known, allowed)
+    known = answer.known.improved(probed.z, probed.f_z)
+    low = known.gap <= allowed
+    moved = (answer.x != at.x).any(1)
+    ended = answer._replace(
+        ended=torch.where(meet, SOLVED, STUCK), modes=probed.modes, known=known, tied=probed.tied, tied_F=probed.tied_F
+    )
+    on = found._replace(modes=probed.modes, known=found.known.improved(probed.z, probed.f_z))
+    on = on.put(moved.nonzero()[:, 0], found.take(moved.nonzero()[:, 0]))  # what was found elsewhere is no z here
+    return on.put(low.nonzero()[:, 0], ended.take(low.nonzero()[:, 0]))
+
+
+def _open(known: Known, x: Tensor, y: Tensor, F: Tensor) -> Judgement:
+    """Nothing has ended."""
+    no = torch.zeros_like(F, dtype=torch.bool)
+    ended = torch.full_like(F, UNDER_WAY, dtype=torch.long)
+    return Judgement(ended, x, y, F, known.F, no, known, y, torch.full_like(F, torch.inf))

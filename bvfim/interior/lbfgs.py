@@ -51,34 +51,45 @@ class Function(Protocol):
 
 
 class Memory:
-    """The last pairs (step, change of gradient) of each row, the newest last; zero where there is none."""
+    """The last pairs (step, change of gradient) of each row, the newest last; zero where there is none.
 
-    def __init__(self, steps: Tensor, changes: Tensor) -> None:
+    ``hessian``, if given, has a positive definite Hessian for each row, which the pairs correct; zero where it is not
+    known.
+    """
+
+    def __init__(self, steps: Tensor, changes: Tensor, hessian: Tensor | None = None) -> None:
         self.steps, self.changes = steps, changes
+        self.hessian = steps.new_zeros(len(steps), 0, 0) if hessian is None else hessian
 
     @classmethod
-    def empty(cls, like: Tensor) -> Memory:
+    def empty(cls, like: Tensor, hessian: Tensor | None = None) -> Memory:
         """No pair yet, for every row of ``like``."""
         blank = like.new_zeros(like.shape[0], PAIRS, like.shape[1])
-        return cls(blank, blank.clone())
+        return cls(blank, blank.clone(), hessian)
 
     def take(self, rows: Tensor) -> Memory:
         """A copy of some rows."""
-        return Memory(self.steps[rows], self.changes[rows])
+        return Memory(self.steps[rows], self.changes[rows], self.hessian[rows])
 
     def put(self, rows: Tensor, other: Memory) -> None:
-        """Overwrite some rows."""
+        """Overwrite the pairs of some rows."""
         self.steps[rows], self.changes[rows] = other.steps, other.changes
 
     def forget(self, rows: Tensor) -> None:
-        """Drop the pairs of some rows."""
+        """Drop what is known of some rows."""
         self.steps[rows] = 0
         self.changes[rows] = 0
+        self.hessian[rows] = 0
+
+    @property
+    def measured(self) -> Tensor:
+        """Which rows have a Hessian."""
+        return (self.hessian != 0).flatten(1).any(1)
 
     @property
     def known(self) -> Tensor:
-        """Which rows have a pair."""
-        return self.steps[:, -1].abs().amax(-1) > 0
+        """Which rows have a pair or a Hessian."""
+        return (self.steps[:, -1].abs().amax(-1) > 0) | self.measured
 
     def add(self, rows: Tensor, step: Tensor, change: Tensor) -> Tensor:
         """Keep a pair for each row whose curvature is safely positive, and say which those are."""
@@ -89,11 +100,12 @@ class Memory:
         return good
 
     def direction(self, gradient: Tensor, free: Callable[[Tensor], Tensor], scale: Tensor) -> Tensor:
-        r"""-H g on the free directions; ``scale`` is the diagonal of H where there is no pair.
+        r"""-H g on the free directions; ``scale`` is the diagonal of H where nothing is known.
 
-        With S, C the pairs, R the upper triangle of :math:`S C^\top`, D its diagonal, E the diagonal matrix of
-        ``scale``, :math:`\gamma = s^\top c / c^\top E c` for the newest pair, and :math:`u = R^{-1} S g` (Byrd, Nocedal
-        and Schnabel, 1994),
+        With S, C the pairs, R the upper triangle of :math:`S C^\top`, D its diagonal, :math:`u = R^{-1} S g`, E the
+        inverse of the Hessian on the free directions and :math:`\gamma = 1` where there is one, else E the diagonal
+        matrix of ``scale`` and :math:`\gamma = s^\top c / c^\top E c` for the newest pair (Byrd, Nocedal and Schnabel,
+        1994),
 
         .. math:: H g = \gamma E g + S^\top R^{-\top} (D u + \gamma C E (C^\top u - g)) - \gamma E C^\top u.
 
@@ -101,25 +113,42 @@ class Memory:
         """
         g = free(gradient)
         S, C = free(self.steps), free(self.changes)
-        EC = C * scale[:, None]
+        Eg, EC = self._first(g, C, free, scale)
         SC, CC = (P.double() @ C.double().mT for P in (S, EC))  # float32 would overflow
         curvature = SC.diagonal(dim1=1, dim2=2)
         good = curvature > 0
         weight = good.double()
         if not bool(good.any()):
-            return -free(g * scale)
+            return -free(Eg)
         both = weight[:, :, None] * weight[:, None]
         R = (SC * both).triu() + torch.diag_embed(1 - weight)
         Sg, Cg = ((P.double() @ g.double()[..., None]) * weight[..., None] for P in (S, EC))
         newest = (weight * torch.arange(1, PAIRS + 1, device=g.device)).argmax(-1, keepdim=True)
         ratio = curvature / CC.diagonal(dim1=1, dim2=2)
-        gamma = torch.where(good.any(-1, keepdim=True), ratio.gather(1, newest), 1.0)[..., None]
+        scaled = good.any(-1) & ~self.measured
+        gamma = torch.where(scaled[:, None], ratio.gather(1, newest), 1.0)[..., None]
         u = torch.linalg.solve_triangular(R, Sg, upper=True)
         inner = (curvature * weight)[..., None] * u + gamma * ((CC * both) @ u - Cg)
         v = torch.linalg.solve_triangular(R.mT, inner, upper=False)
         u, v, gamma = (a.to(g) for a in (u * weight[..., None], v * weight[..., None], gamma[..., 0]))
-        found = gamma * (g * scale - (EC.mT @ u)[..., 0]) + (S.mT @ v)[..., 0]
-        return -free(torch.where(good.any(-1, keepdim=True), found, g * scale))
+        found = gamma * (Eg - (EC.mT @ u)[..., 0]) + (S.mT @ v)[..., 0]
+        return -free(torch.where(good.any(-1, keepdim=True), found, Eg))
+
+    def _first(self, g: Tensor, C: Tensor, free: Callable[[Tensor], Tensor], scale: Tensor) -> tuple[Tensor, Tensor]:
+        """E g and the rows of C E, on the free directions."""
+        Eg, EC = g * scale, C * scale[:, None]
+        rows = self.measured
+        if not bool(rows.any()):
+            return Eg, EC
+        # With P the projection onto the free directions: P K P + (I - P), which leaves the others where they are.
+        eye = torch.eye(g.shape[1], dtype=g.dtype, device=g.device).expand_as(self.hessian)
+        K = free(free(self.hessian).mT) + (eye - free(eye))
+        K = torch.where(rows[:, None, None], K, eye)
+        size = power_of_two(K)
+        factor, failed = torch.linalg.cholesky_ex(K / size)
+        solved = torch.cholesky_solve(torch.cat([g[:, None], C], 1).mT / size, factor).mT
+        known = (rows & (failed == 0))[:, None]
+        return torch.where(known, solved[:, 0], Eg), torch.where(known[..., None], solved[:, 1:], EC)
 
 
 class Points(NamedTuple):
@@ -150,7 +179,7 @@ def minimise(function: Function, points: Points, space: Space, memory: Memory, m
         if len(rows) == 0:
             break
         g = points.gradient[rows]
-        free = space.free(points.w[rows], g)
+        free = space.of(rows).free(points.w[rows], g)
         reduced = free(g)
         scale = function.scale(reduced)
         own = memory.take(rows)
@@ -197,7 +226,7 @@ def _search(function: Function, points: Points, rows: Tensor, direction: Tensor,
     end, shortened = w.clone(), taken.clone()
     left, t = torch.arange(len(rows), device=rows.device), 1.0
     for attempt in range(ATTEMPTS):
-        trial = space.project(w[left] + t * direction[left])
+        trial = space.of(rows[left]).project(w[left] + t * direction[left])
         ceiling = value[left] + ARMIJO * dot(g[left], trial - w[left]).clamp_max(0)
         found = function.trial(rows[left], trial, attempt, ceiling)
         good = found.isfinite() & (found < value[left]) & (found <= ceiling)
@@ -220,3 +249,8 @@ def unit(reduced: Tensor) -> Tensor:
     """The factor that makes the largest entry of each row one."""
     largest = reduced.abs().amax(-1, keepdim=True)
     return torch.where(largest > 0, 1 / largest, 1.0).expand_as(reduced)
+
+
+def power_of_two(K: Tensor) -> Tensor:
+    """What to divide each matrix by for a largest entry in [0.5, 1): a root of the factor 2 would round."""
+    return torch.exp2(torch.frexp(K.abs().amax((1, 2))).exponent.to(K))[:, None, None]

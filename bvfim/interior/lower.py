@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import Batch, BatchAt
 from bvfim.interior.lbfgs import Memory, Points, minimise, unit
 from bvfim.interior.space import Space
+from bvfim.interior.starts import Known
 
 LOWER_STEPS = 60
 """Steps of L-BFGS in one descent of f; what is left is done by the next, which begins where it ended."""
@@ -70,22 +72,24 @@ class Interior:
     seed: int
     stage: int
 
+    @property
+    def unit(self) -> Tensor:
+        """Of every entry of w, for every start."""
+        assert self.w.unit is not None
+        return self.w.unit
+
     def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """x and y of w."""
         return w[:, : self.batch.x.size], w[:, self.batch.x.size :]
 
     def uniform(self, members: Tensor, draw: int, count: int, size: int) -> Tensor:
         """Numbers in [0, 1) that depend on the start, the stage and the number of the draw alone."""
-        tables = []
-        for member in members.tolist():
-            seed = ((self.seed + member) * SEED_OF_START + self.stage) * SEED_OF_STAGE + draw
-            generator = torch.Generator().manual_seed(seed % 2**63)
-            tables.append(torch.rand(count, size, generator=generator, dtype=torch.float64))
-        return torch.stack(tables)
+        return uniform(self.seed, self.stage, members, draw, count, size)
 
     def around(self, members: Tensor, y: Tensor, draw: int) -> Tensor:
         """Scouts: near y at random scales, with one entry resampled, and far off, in turn; (B, scouts, n)."""
-        low, high = (bound[:, None] for bound in self.batch.y.region(y))
+        space = self.batch.y.of(members)
+        low, high = (bound[:, None] for bound in space.region(y))
         numbers = self.uniform(members, draw, self.scouts, y.shape[1] + 1).to(y)
         choice, u = numbers[..., :1], numbers[..., 1:]
         far, centre = low + (high - low) * u, y[:, None]
@@ -94,15 +98,30 @@ class Interior:
         one = torch.where(torch.arange(y.shape[1], device=y.device) == entry, far, centre)
         turn = torch.arange(self.scouts, device=y.device)[:, None] % 3
         found = torch.where(turn == 0, near, torch.where(turn == 1, one, far))
-        return self.batch.y.project(found)
+        return space.project(found)
 
-    def descend(self, at: BatchAt, y: Tensor, tol: Tensor, memory: Memory | None = None) -> Descended:
-        """L-BFGS on f(x, .) until it can fall by no more than ``tol``."""
+    @staticmethod
+    def fineness(mu2: Tensor, spread: Tensor) -> Tensor:
+        """How far z is solved for in a stage: an error e mu2 in f(x, z) causes one of sqrt(e) in the gradient of B."""
+        return mu2 * (tol.Z_SHARE * mu2 / spread).clamp(tol.Z_FINEST, tol.Z_SHARE)
+
+    def descend(self, at: BatchAt, y: Tensor, fine: Tensor, memory: Memory | None = None) -> Descended:
+        """L-BFGS on f(x, .) until it can fall by no more than ``fine``."""
         memory = Memory.empty(y) if memory is None else memory
         f, gradient = at.lower_grad(y)
-        tol = torch.maximum(tol, torch.finfo(y.dtype).eps * f.abs())
-        points, settled = minimise(LowerFunction(at, tol), Points(y, f, gradient), self.batch.y, memory, LOWER_STEPS)
+        fine = torch.maximum(fine, torch.finfo(y.dtype).eps * f.abs())
+        points, settled = minimise(LowerFunction(at, fine), Points(y, f, gradient), at.of_y, memory, LOWER_STEPS)
         return Descended(points.w, points.value, settled)
+
+
+def uniform(seed: int, stage: int, members: Tensor, draw: int, count: int, size: int) -> Tensor:
+    """A table of numbers in [0, 1) for each start."""
+    tables = []
+    for member in members.tolist():
+        own = ((seed + member) * SEED_OF_START + stage) * SEED_OF_STAGE + draw
+        generator = torch.Generator().manual_seed(own % 2**63)
+        tables.append(torch.rand(count, size, generator=generator, dtype=torch.float64))
+    return torch.stack(tables)
 
 
 class Best(NamedTuple):
@@ -115,14 +134,32 @@ class Best(NamedTuple):
 
 
 def best_of(at: BatchAt, candidates: Tensor) -> Best:
-    """The best of (B, k, n) candidates."""
+    """The best of (B, k, n) candidates; of those that only rounding tells apart, the first."""
     values = at.lower_many(candidates)
     values = torch.where(values.isfinite(), values, torch.inf)
-    which = values.argmin(1)
+    lowest = values.amin(1, keepdim=True)
+    rounding = tol.SAME_VALUE * torch.finfo(candidates.dtype).eps * lowest.abs()
+    which = (values <= lowest + torch.where(rounding.isfinite(), rounding, 0.0)).double().argmax(1)
     everyone = torch.arange(len(which), device=which.device)
     return Best(which, candidates[everyone, which], values[everyone, which], values)
 
 
 def remembered(archive: Tensor, rows: Tensor, z: Tensor) -> Tensor:
-    """The archives, with z in the place of the oldest entry of some rows."""
-    return archive.index_copy(0, rows, torch.cat([archive[rows, 1:], z[:, None]], 1))
+    """The archives, with z in the place of the entry nearest to it in some rows: that of its own basin, if any."""
+    own = archive[rows]
+    nearest = (own - z[:, None]).norm(dim=-1).argmin(1)
+    own = own.index_put((torch.arange(len(z), device=z.device), nearest), z)
+    return archive.index_copy(0, rows, own)
+
+
+def refreshed(interior: Interior, at: BatchAt, archive: Tensor, known: Known, mu2: Tensor, fine: Tensor) -> Tensor:
+    """The archives, with those entries minimised again that may hide a lower minimum than z."""
+    values = at.lower_many(archive)
+    size = 1 + known.z.norm(dim=1)
+    apart = (archive - known.z[:, None]).norm(dim=-1) > tol.APART * size[:, None]
+    rivals = apart & (values - known.f_z[:, None] <= tol.RIVAL * mu2[:, None])
+    rows, slots = rivals.nonzero().unbind(1)
+    if len(rows) == 0:
+        return archive
+    found = interior.descend(at.take(rows), archive[rows, slots], fine[rows])
+    return archive.index_put((rows, slots), found.y)

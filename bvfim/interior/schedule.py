@@ -8,6 +8,7 @@ from torch import Tensor
 from bvfim.interior import tolerances as tol
 from bvfim.interior.barrier import first_order_change
 from bvfim.interior.batch import BatchAt
+from bvfim.interior.curvature import Curvature
 from bvfim.interior.lbfgs import Memory, dot
 from bvfim.interior.lower import Interior, best_of
 from bvfim.interior.starts import UNBOUNDED, UNDER_WAY, Starts
@@ -31,16 +32,23 @@ def begin(interior: Interior, w: Tensor) -> Starts:
     F, of_F = at.upper_grad(y)
     tau = tol.WEAK_PULL * mu2 * weakest_ratio(interior, at, candidates[:, : tol.PULL_POINTS], z, F.abs() / spread)
     blank = torch.zeros_like(mu2)
-    return Starts(
-        w=w, w_steps=of_w.steps, w_changes=of_w.changes,
-        z=z, z_steps=of_z.steps, z_changes=of_z.changes, archive=z[:, None].repeat(1, 2, 1), mu2=mu2, tau=tau,
+    bend = dot(of_F, of_F).sqrt() / (1 + dot(w, w).sqrt())
+    curvature = Curvature.unknown(x, y, bend, interior.batch.counts)
+    begun = Starts(
+        unit=interior.unit, w=w, w_steps=of_w.steps, w_changes=of_w.changes,
+        z=z, z_steps=of_z.steps, z_changes=of_z.changes, archive=z[:, None].repeat(1, tol.OLDER, 1), mu2=mu2, tau=tau,
+        **curvature._asdict(),
+        last_w=w, last_z=z, last_eps=torch.full_like(blank, torch.inf),
         gap=torch.full_like(blank, torch.inf), slack=mu2 - (f - f_z), stalled=blank,
         ended=torch.where(fallen, UNBOUNDED, UNDER_WAY), spread=spread, scale=spread,
         reach=1 + w.abs().amax(1).double(),
         size=F.abs() + first_order_change(interior, of_F, w), lower=f, relaxed=F, upper=F, value=F,
         grad_norm=blank, stationarity=torch.full_like(blank, torch.inf), modes=blank.bool(),
+        seen=torch.stack([w, w], 1), seen_F=torch.full_like(blank, torch.inf)[:, None].repeat(1, 2),
+        reopened=blank.bool(),
         counts=interior.batch.counts,
     )  # fmt: skip
+    return begun.noticed(0, w, F, f - f_z <= tol.BOTTOM * spread)
 
 
 def weakest_ratio(interior: Interior, at: BatchAt, points: Tensor, z: Tensor, otherwise: Tensor) -> Tensor:

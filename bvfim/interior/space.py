@@ -1,7 +1,8 @@
-"""Trees as the rows of a matrix, with the set that each row is kept in: what the batched solvers compute on."""
+"""Trees as the rows of a matrix, in units of each row's own, with the set that it is kept in."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,12 +17,17 @@ WIDE = 3
 
 
 class Space:
-    """Trees like ``like``, each a row of a matrix; ``own`` has the set (or None) of each leaf."""
+    """Trees like ``like``, each a row of a matrix; ``own`` has the set (or None) of each leaf.
 
-    def __init__(self, like: Tree, own: Sequence[sets.Set | None]) -> None:
-        self.like, self.own = like, list(own)
+    With ``unit``, a matrix, the entries of row i are measured in ``unit[i]``. A leaf with a set that is no box has one
+    unit for all of its entries, so that what is nearest does not depend on it.
+    """
+
+    def __init__(self, like: Tree, own: Sequence[sets.Set | None], unit: Tensor | None = None) -> None:
+        self.like, self.own, self.unit = like, list(own), unit
         self.size = tree.size(like)
-        self.low, self.high = self._bounds()
+        low, high = self._bounds()
+        self.low, self.high = (low, high) if unit is None else (low / unit, high / unit)
         self.bounded = bool((self.low > -torch.inf).any() or (self.high < torch.inf).any())
         self.only_boxes = all(s is None or type(s) is Box for s in own)
 
@@ -37,25 +43,54 @@ class Space:
 
         return entries([b.lower for b in boxes]), entries([b.upper for b in boxes])
 
+    @property
+    def separable(self) -> Tensor:
+        """1 at the entries of leaves whose set, if any, is a box."""
+        pairs = zip(self.own, tree.leaves(self.like), strict=True)
+        return torch.cat([torch.full_like(t, s is None or type(s) is Box).reshape(-1) for s, t in pairs])
+
+    def of(self, rows: Tensor) -> Space:
+        """The space of some of the rows."""
+        if self.unit is None:
+            return self
+        part = copy.copy(self)
+        part.unit, part.low, part.high = self.unit[rows], self.low[rows], self.high[rows]
+        return part
+
+    def measured(self, plain: Tensor) -> Tensor:
+        """Rows in their units."""
+        return plain if self.unit is None else plain / self._each(self.unit, plain)
+
+    def plain(self, rows: Tensor) -> Tensor:
+        """Rows without units, as the problem takes them."""
+        return rows if self.unit is None else rows * self._each(self.unit, rows)
+
+    @staticmethod
+    def _each(entries: Tensor, rows: Tensor) -> Tensor:
+        """What belongs to every row, beside (B, n) or (B, k, n)."""
+        return entries[:, None] if entries.dim() == 2 and rows.dim() == 3 else entries
+
     def tree(self, row: Tensor) -> Tree:
-        """The tree of a row."""
+        """The tree of a row without units."""
         return tree.unravel(row, self.like)
 
     def trees(self, rows: Tensor) -> Tree:
-        """All rows as one tree whose leaves have a leading dimension."""
+        """All rows, without units, as one tree whose leaves have a leading dimension."""
         parts = rows.split([t.numel() for t in tree.leaves(self.like)], dim=-1)
         shaped = [p.reshape(len(rows), *t.shape) for p, t in zip(parts, tree.leaves(self.like), strict=True)]
         return tree.unflatten(self.like, shaped)
 
     def project(self, rows: Tensor) -> Tensor:
-        """The nearest point of the set, for every row of (..., n)."""
+        """The nearest point of the set, for every row of (B, n) or (B, k, n)."""
         if self.only_boxes:
-            return rows.clamp_min(self.low).clamp_max(self.high) if self.bounded else rows
+            low, high = self._each(self.low, rows), self._each(self.high, rows)
+            return rows.clamp_min(low).clamp_max(high) if self.bounded else rows
         moved = []
-        for row in rows.flatten(0, -2):
+        plain = self.plain(rows)
+        for row in plain.flatten(0, -2):
             leaves = zip(self.own, tree.leaves(self.tree(row)), strict=True)
             moved.append(tree.flatten([t if s is None else s.project(t) for s, t in leaves]))
-        return torch.stack(moved).reshape(rows.shape)
+        return self.measured(torch.stack(moved).reshape(rows.shape))
 
     def free(self, rows: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
         """The projection onto the directions that the set leaves free, for (B, n) or (B, k, n)."""
@@ -68,7 +103,8 @@ class Space:
         return lambda v: v * (mask if v.dim() == 2 else mask[:, None])
 
     def _free_in_general(self, rows: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
-        maps = [self._tangent(row, g) for row, g in zip(rows, gradient, strict=True)]
+        slopes = gradient if self.unit is None else gradient / self.unit
+        maps = [self._tangent(row, g) for row, g in zip(self.plain(rows), slopes, strict=True)]
 
         def free(v: Tensor) -> Tensor:
             if v.dim() == 2:
@@ -88,3 +124,19 @@ class Space:
         boxed = self.low.isfinite() & self.high.isfinite()
         low, high = torch.maximum(self.low, rows - far), torch.minimum(self.high, rows + far)
         return torch.where(boxed, self.low, low), torch.where(boxed, self.high, high)
+
+    def grid(self, rows: Tensor, count: int) -> Tensor:
+        """Points on a grid of so many an axis: (B, count, .., count, n).
+
+        They are even over finite bounds; else half of them lie within the size of the entry, and fewer the farther out.
+        """
+        shares = (torch.arange(count, dtype=rows.dtype, device=rows.device) + 0.5) / count
+        far = torch.tan(torch.pi * (shares - 0.5))
+        boxed = (self.low.isfinite() & self.high.isfinite()).expand_as(rows)[..., None]
+        low, high = (torch.where(b.isfinite(), b, 0.0).expand_as(rows)[..., None] for b in (self.low, self.high))
+        axes = torch.where(
+            boxed, low + (high - low) * shares, rows[..., None] + WIDE * (1 + rows.abs())[..., None] * far
+        )
+        meshes = [torch.meshgrid(*axis, indexing="ij") for axis in axes]
+        points = torch.stack([torch.stack(mesh, -1) for mesh in meshes])
+        return self.project(points.flatten(1, -2)).reshape(points.shape)

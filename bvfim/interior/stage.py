@@ -10,9 +10,11 @@ from torch import Tensor
 from bvfim.interior import tolerances as tol
 from bvfim.interior.barrier import Barrier, Settings
 from bvfim.interior.batch import BatchAt
+from bvfim.interior.best import never_worse
 from bvfim.interior.judging import Judgement, judge
 from bvfim.interior.lbfgs import Memory, dot, minimise
-from bvfim.interior.lower import Interior, best_of, remembered
+from bvfim.interior.lower import Interior, best_of, refreshed, remembered
+from bvfim.interior.path import Ahead, Path, followed
 from bvfim.interior.schedule import tighten
 from bvfim.interior.starts import UNDER_WAY, Known, Starts
 
@@ -24,34 +26,49 @@ BARRIER_STEPS = 40
 
 def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: float, rate: float) -> Starts:
     """Minimise B for the present mu2 and tau, judge the end, tighten."""
-    of_w = Memory(starts.w_steps.clone(), starts.w_changes.clone())
-    of_z = Memory(starts.z_steps.clone(), starts.z_changes.clone())
+    of_w, of_z = _memories(starts)
     entered = enter(interior, members, starts, of_z)
     settings = _settings(entered, starts, tolerance)
-    barrier = Barrier(interior, members, settings, entered.w, entered.known, of_z, entered.archive)
-    points, settled = minimise(barrier, barrier.points, interior.w, of_w, BARRIER_STEPS)
-    reduced = interior.w.free(points.w, points.gradient)(points.gradient)
+    barrier = Barrier(
+        interior, members, settings, entered.w, entered.known, of_z, of_w, starts.curvature, entered.archive
+    )
+    space = interior.w.of(members)
+    points, settled = minimise(barrier, barrier.points, space, of_w, BARRIER_STEPS)
+    reduced = space.free(points.w, points.gradient)(points.gradient)
     stationarity = dot(reduced, reduced).sqrt() / barrier.pull
     settled = settled | (stationarity <= _hidden(barrier.known, entered.mu2, points.w, tolerance))
-    x, y = interior.split(points.w)
-    at = interior.batch.at(x, members)
-    best = best_of(at, barrier.archive)  # a rejected trial may have met a lower z
+    at = interior.batch.at(interior.split(points.w)[0], members)
+    archive = refreshed(interior, at, barrier.archive, barrier.known, entered.mu2, entered.z_tol)
+    best = best_of(at, archive)  # a rejected trial may have met a lower z
     known = barrier.known.improved(best.y, best.f)
     size = torch.maximum(starts.size, known.F.abs() + barrier.change)
-    now = starts._replace(mu2=entered.mu2, scale=entered.scale, w=points.w, size=size)
+    now = starts._replace(
+        mu2=entered.mu2, scale=entered.scale, w=points.w, size=size, archive=archive, **barrier.curvature._asdict()
+    )
     local = known.F.abs() + barrier.change + tol.FAINT * size
-    verdict = judge(interior, at, known, settled, now, local, tolerance)
-    tightened = _tightened(interior, at, y, now, verdict, tolerance, rate)
-    of_w.forget(tightened.jumped)
-    return now._replace(
-        w=torch.cat([x, tightened.y], -1), w_steps=of_w.steps, w_changes=of_w.changes,
-        z=verdict.known.z, z_steps=of_z.steps, z_changes=of_z.changes, archive=barrier.archive,
-        mu2=tightened.mu2, tau=tightened.tau, gap=tightened.gap, slack=tightened.slack, stalled=tightened.stalled,
-        ended=verdict.ended, lower=known.f, relaxed=known.F, upper=verdict.F, value=points.value,
-        grad_norm=dot(points.gradient, points.gradient).sqrt(),
-        stationarity=stationarity, modes=starts.modes | verdict.modes,
-        counts=interior.batch.counts[members],
+    eps = known.slack(entered.mu2) / starts.tau
+    path = Path(points.w, known.z, eps, starts.last_w, starts.last_z, starts.last_eps)
+    verdict = judge(interior, at, known, settled, now, path, local, tolerance)
+    falling = ~settled & (barrier.points.value - points.value > tol.STILL_FALLING * starts.tau)
+    begun = _begun(interior, members, at, now, path, verdict, falling, of_z, tolerance, rate)
+    of_w.forget(begun.jumped)
+    plain = points.gradient / starts.unit
+    after = now._replace(
+        **begun.fields, w_steps=of_w.steps, w_changes=of_w.changes, z_steps=of_z.steps, z_changes=of_z.changes,
+        gap=known.gap.clamp_min(0), slack=eps * starts.tau,
+        ended=verdict.ended, lower=known.f, relaxed=verdict.least, upper=verdict.F, value=points.value,
+        grad_norm=dot(plain, plain).sqrt(), stationarity=stationarity, modes=starts.modes | verdict.modes,
     )  # fmt: skip
+    after = never_worse(interior, members, after, at, known.z, verdict, local, tolerance)
+    return after._replace(counts=interior.batch.counts[members])
+
+
+def _memories(starts: Starts) -> tuple[Memory, Memory]:
+    """Of w and z. Pairs of w are of another tau: where there is a model of B, which is not, they are dropped."""
+    side = starts.w.shape[1] if starts.curvature.possible else 0
+    of_w = Memory(starts.w_steps.clone(), starts.w_changes.clone(), starts.w.new_zeros(len(starts.w), side, side))
+    of_w.forget(starts.curvature.known.nonzero()[:, 0])
+    return of_w, Memory(starts.z_steps.clone(), starts.z_changes.clone(), starts.K.clone())
 
 
 class Entered(NamedTuple):
@@ -70,8 +87,8 @@ def enter(interior: Interior, members: Tensor, starts: Starts, of_z: Memory) -> 
     w, mu2 = starts.w, starts.mu2
     if interior.stage == 1:
         nudge = interior.uniform(members, NUDGE_DRAW, 1, w.shape[1])[:, 0].to(w) - 0.5
-        w = interior.w.project(w + tol.NUDGE * (1 + w.abs()) * nudge)
-    z_tol = mu2 * (tol.Z_SHARE * mu2 / starts.spread).clamp(tol.Z_FINEST, tol.Z_SHARE)
+        w = interior.w.of(members).project(w + tol.NUDGE * (1 + w.abs()) * nudge)
+    z_tol = interior.fineness(mu2, starts.spread)
     x, y = interior.split(w)
     at = interior.batch.at(x, members)
     older = torch.cat([starts.z[:, None], y[:, None], starts.archive], 1)
@@ -112,7 +129,9 @@ def _settings(entered: Entered, starts: Starts, tolerance: float) -> Settings:
     w, mu2 = entered.w, entered.mu2
     eps = torch.finfo(w.dtype).eps
     blur = (tol.BLUR * eps * entered.known.f.abs() / mu2).clamp(tol.FINE * tolerance, tol.LOOSEST)
-    precision = torch.maximum(tol.PRECISION * (mu2 / starts.spread).sqrt().clamp_max(1.0), blur)
+    rough = tol.PRECISION * (mu2 / starts.spread).sqrt().clamp_max(1.0)
+    ripe = mu2 <= tolerance * entered.scale  # such a stage may be the last, and x is as good as its gradient is small
+    precision = torch.maximum(torch.where(ripe, rough.clamp_max(tol.FINE * tolerance), rough), blur)
     least = tol.FAINT * starts.size / (1 + dot(w, w).sqrt())
     return Settings(mu2, starts.tau, entered.z_tol, precision, least)
 
@@ -123,35 +142,66 @@ def _hidden(known: Known, mu2: Tensor, w: Tensor, tolerance: float) -> Tensor:
     return (rounding / (mu2 - known.gap)).sqrt().clamp(tol.FINE * tolerance, tol.VISIBLE)
 
 
-class Tightened(NamedTuple):
-    """The next y, mu2 and tau, the gap and slack that they come from, how long each gap has stalled, and who jumped."""
+class Begun(NamedTuple):
+    """Where the next stage begins, how long each gap has stalled, who jumped, and what the path leads on from."""
 
-    y: Tensor
-    mu2: Tensor
-    tau: Tensor
-    gap: Tensor
-    slack: Tensor
+    ahead: Ahead
     stalled: Tensor
     jumped: Tensor
+    last_w: Tensor
+    last_z: Tensor
+    last_eps: Tensor
+
+    @property
+    def fields(self) -> dict[str, Tensor]:
+        """As fields of the starts."""
+        own = self._asdict()
+        del own["jumped"]
+        return {**own.pop("ahead")._asdict(), **own}
 
 
-def _tightened(
-    interior: Interior, at: BatchAt, y: Tensor, starts: Starts, verdict: Judgement, tolerance: float, rate: float
-) -> Tightened:
-    """Tighten mu2 and tau; where the gap has held mu2 up for long, y first jumps into its basin, or to z."""
-    mu2, known = starts.mu2, verdict.known
-    gap, slack = known.gap.clamp_min(0), (mu2 - known.gap).clamp_min(tol.LEAST_SLACK * mu2)
-    held = (gap + tol.INSIDE * slack > rate * mu2) & (gap > tol.HARDLY * starts.gap)
-    stalled = torch.where(held, starts.stalled + 1, 0.0)
+def _begun(
+    interior: Interior,
+    members: Tensor,
+    at: BatchAt,
+    starts: Starts,
+    path: Path,
+    verdict: Judgement,
+    falling: Tensor,
+    of_z: Memory,
+    tolerance: float,
+    rate: float,
+) -> Begun:
+    """Tighten mu2 and tau, and go on along the path; where B still falls, all stays as it is.
+
+    Where the gap has held mu2 up for long, y first jumps into its basin, or to z.
+    """
+    _, y = interior.split(starts.w)
+    mu2, known, going = starts.mu2, verdict.known, verdict.ended == UNDER_WAY
+    gap, slack = known.gap.clamp_min(0), known.slack(mu2)
+    wide = (gap + tol.INSIDE * slack > rate * mu2) & (gap > tol.HARDLY * starts.gap)
+    stalled = torch.where(wide, starts.stalled + 1, 0.0)
     open_gap = gap > tol.WORTH_A_JUMP * tolerance * starts.scale
-    jumping = ((stalled >= tol.STALLED) & open_gap & (verdict.ended == UNDER_WAY)).nonzero()[:, 0]
-    answer, next_gap, next_slack = verdict.y, gap.clone(), slack.clone()
+    jumping = ((stalled >= tol.STALLED) & open_gap & going).nonzero()[:, 0]
+    answer = verdict.y
     if len(jumping):
         low = into_basin(interior, at.take(jumping), y[jumping], known.take(jumping), rate * gap[jumping])
         answer = answer.index_copy(0, jumping, low)
-        next_gap[jumping], next_slack[jumping], stalled[jumping] = 0.0, mu2[jumping], 0.0
-    tighter, tau = tighten(mu2, starts.tau, next_gap, next_slack, rate)
-    return Tightened(answer, tighter, tau, next_gap, slack, stalled, jumping)
+        gap, slack = gap.index_fill(0, jumping, 0.0), slack.index_copy(0, jumping, mu2[jumping])
+        stalled = stalled.index_fill(0, jumping, 0.0)
+    held = (going & falling).index_fill(0, jumping, False)
+    tighter, tau = tighten(mu2, starts.tau, gap, slack, rate)
+    tighter, tau = torch.where(held, mu2, tighter), torch.where(held, starts.tau, tau)
+    ahead = Ahead(torch.cat([verdict.x, answer], -1), known.z, tighter, tau)
+    on = (going & ~held).index_fill(0, jumping, False).nonzero()[:, 0]
+    return Begun(
+        followed(interior, members, starts, path, known, of_z, ahead, on, rate),
+        stalled=torch.where(held, 0.0, stalled),
+        jumped=jumping,
+        last_w=torch.where(held[:, None], starts.last_w, path.w),
+        last_z=torch.where(held[:, None], starts.last_z, path.z),
+        last_eps=torch.where(held, starts.last_eps, path.eps).index_fill(0, jumping, torch.inf),
+    )
 
 
 def into_basin(interior: Interior, at: BatchAt, y: Tensor, known: Known, gap: Tensor) -> Tensor:

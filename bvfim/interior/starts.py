@@ -7,13 +7,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bvfim.interior import tolerances as tol
+from bvfim.interior.curvature import Curvature
+
 UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN = range(6)
 """The states of a start."""
 
 
 class Starts(NamedTuple):
-    """All starts between two stages; every field has a row or an entry for each."""
+    """All starts between two stages; every field has a row or an entry for each. w and z are in units."""
 
+    unit: Tensor
+    """Of the entries of w."""
     w: Tensor
     w_steps: Tensor
     w_changes: Tensor
@@ -24,6 +29,15 @@ class Starts(NamedTuple):
     """The L-BFGS memory of z."""
     archive: Tensor
     """Lower points that once were the best."""
+    K: Tensor
+    C: Tensor
+    bend: Tensor
+    measured_at: Tensor
+    """What is known of the second derivatives."""
+    last_w: Tensor
+    last_z: Tensor
+    last_eps: Tensor
+    """Where the last stage ended, and 1 / lambda there; infinite where no path leads on from it."""
     mu2: Tensor
     tau: Tensor
     gap: Tensor
@@ -49,8 +63,31 @@ class Starts(NamedTuple):
     """The free gradient of B against the gradient of F."""
     modes: Tensor
     """Whether f(x, .) was seen to have a second minimum."""
+    seen: Tensor
+    """Two points whose y was a lower-level solution, as far as was known: the start, and the best since."""
+    seen_F: Tensor
+    """F there; infinite where there is none."""
+    reopened: Tensor
+    """Whether the start has gone on from there."""
     counts: Tensor
     """Gradients of F, gradients of f, values."""
+
+    @property
+    def shown(self) -> Tensor:
+        """F at w: solved starts have a polished y."""
+        return torch.where(self.ended == SOLVED, self.upper, self.relaxed)
+
+    @property
+    def curvature(self) -> Curvature:
+        """What is known of the second derivatives."""
+        return Curvature(self.K, self.C, self.bend, self.measured_at)
+
+    def noticed(self, slot: int, w: Tensor, F: Tensor, which: Tensor) -> Starts:
+        """With points that have a lower F than the one seen before, among those in question."""
+        seen, seen_F = self.seen.clone(), self.seen_F.clone()
+        lower = which & F.isfinite() & (seen_F[:, slot] > F)
+        seen[lower, slot], seen_F[lower, slot] = w[lower], F[lower]
+        return self._replace(seen=seen, seen_F=seen_F)
 
     def take(self, rows: Tensor) -> Starts:
         """Some of the starts."""
@@ -74,6 +111,10 @@ class Known(NamedTuple):
         """f(x, y) - f(x, z)."""
         return self.f - self.f_z
 
+    def slack(self, mu2: Tensor) -> Tensor:
+        """mu2 less the gap; at least a share of mu2, or tau would blow up."""
+        return (mu2 - self.gap).clamp_min(tol.LEAST_SLACK * mu2)
+
     def take(self, rows: Tensor) -> Known:
         """Some of the starts."""
         return Known(*(t[rows] for t in self))
@@ -85,6 +126,16 @@ class Known(NamedTuple):
         return Known(*(t.index_copy(0, rows, new) for t, new in zip(self, part, strict=True)))
 
     def improved(self, z: Tensor, f_z: Tensor) -> Known:
-        """With z where it is lower."""
-        better = f_z < self.f_z
+        """With z where it is lower by more than rounding."""
+        better = f_z < self.f_z - tol.SAME_VALUE * torch.finfo(z.dtype).eps * self.f_z.abs()
         return self._replace(z=torch.where(better[:, None], z, self.z), f_z=torch.where(better, f_z, self.f_z))
+
+
+TINIEST = 1e-300
+"""What keeps a logarithm or a division finite where its result is not used."""
+
+
+def barrier(known: Known, mu2: Tensor, tau: Tensor) -> Tensor:
+    """B = F - tau ln(slack), infinite where the slack is not positive."""
+    slack = mu2 - known.gap
+    return torch.where(slack > 0, known.F - tau * slack.clamp_min(TINIEST).log(), torch.inf)

@@ -25,6 +25,8 @@ PULL_POINTS = 3
 """The number of points at which the gradients of F and f are compared: one of them may be stationary."""
 SMALLEST = 1e-200
 """A lower bound on the ratio of gradients: a ratio of zero would remove the barrier."""
+BOTTOM = 1e-6
+"""A start with a gap below this share of the range of f is a lower-level solution already."""
 
 # -- stepping through a stage --
 
@@ -59,10 +61,20 @@ RAISE = 1.25
 """Otherwise mu2 becomes this multiple of the gap."""
 SHORTER = 0.4
 """In a later trial, z starts this far towards the end point of the previous trial, as steps are shortened."""
+SAME_VALUE = 8
+"""Values of f that differ by no more than this many rounding errors are the same."""
+OLDER = 2
+"""The number of older minima of f that are kept."""
+RIVAL, APART = 10, 1e-2
+"""An older point is minimised again at the end of a stage if f there is within this many mu2 of its lowest value, and
+if it is this far from z, relative to its size: where two minima are about equal, an old point hides the lower one."""
 FORESIGHT = 10
 """z is extrapolated along its last step, up to this multiple of the last step of x."""
 
 # -- tightening --
+
+STILL_FALLING = 0.5
+"""mu2 and tau stay for another stage where the last one ended for want of steps, and B fell by this share of tau."""
 
 LEAST_SLACK = 1e-3
 """A smaller slack is replaced by this share of mu2, or tau would blow up."""
@@ -95,10 +107,19 @@ FLOOR = 1e-13
 """mu2 can't fall below this share of the scale of f."""
 FAR = 1e7
 """A point this many times as large as the initial point has diverged."""
-MEET = 0.15
-"""How closely the estimates of F must agree, as a share of tol times the size of F; the stated tolerance is tol."""
-POLISHED_GAP, POLISHED = 1e-3, 1e-6
-"""The accuracy to which y is polished, as shares of the gap and of the tolerance of f."""
+MEET, MEET_COARSE = 0.05, 0.15
+"""How closely the estimates of F must agree, as a share of tol times the size of F, and where tol comes near to
+rounding; the stated tolerance is tol."""
+NEAR_ROUNDING = 1e4
+"""A tol is near to rounding below this many square roots of the dtype's precision."""
+MEET_AHEAD = 0.05
+"""The same for an estimate that the path gives, which is of second order in 1 / lambda."""
+WIDE, WIDE_FAINT = 10, 1e-2
+"""An estimate that F is locally above may be this many tolerances of |F| below it, where |F| counts as at least this
+share of its size."""
+POLISHED = 1e-9
+"""The share of its gap that y is polished to: F then errs by the root of it, as a share of what it changes by, which is
+small against the second order."""
 GAP_LEFT, LEAST_GAP = 0.1, 1e-3
 """The share of the gap that polishing may leave; the gap counts as at least this share of the tolerance of f."""
 PROBES = 4
@@ -107,3 +128,23 @@ PROBE_SAMPLES = 4
 """The number of samples is this multiple of the scouts; the best sample starts one of the descents."""
 PROBE_FINE = 1e-2
 """The accuracy of these descents, as a share of the tolerance of f."""
+GRID = (1024, 32)
+"""In one and in two dimensions, the number of values of f along each axis of the grid that the hollows come from."""
+
+AXES, ALONG, ROOM = 200, 32, 10_000_000
+"""In more dimensions, the number of axes through z that are looked along, the number of values on each, and the most
+numbers that the points may have together."""
+
+LEVEL = 0.1
+"""Minima of f whose values differ by less than this share of its tolerance are equally low."""
+
+# -- never worse than what was seen --
+
+LATE = 100
+"""A point counts as seen once mu2 is within this many tolerances of f: before, z may be in the wrong basin."""
+REOPEN = 10
+"""A start that goes on from its best point has a slack of this many tolerances of f: enough to move, not to leave."""
+SEEN = 10
+"""What was seen on the way is worth going back to if F is lower there by this many tolerances: y may use the slack."""
+BEST = 1e-6
+"""The accuracy to which f is minimised again there, as a share of its tolerance."""

@@ -34,6 +34,9 @@ from bvfim.labels.modules import TorchClassifier
 from bvfim.schedules import require_count
 from bvfim.status import BvfimWarning, DataError
 
+FEWEST = 2
+"""The least number of rows a class, on average: with fewer, most labels can't be compared with anything."""
+
 
 class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Find wrong labels with the help of a few trusted rows, and train a classifier on the cleaned labels.
@@ -56,8 +59,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
     Attributes:
         classes_: the class labels.
         transition_matrix_: [k, j] is the probability that a row of class k was given the label j.
-        noise_rate_: the expected fraction of wrong labels; a lower bound if the rows say nothing about the labels and
-            no row is trusted.
+        noise_rate_: the expected fraction of wrong labels; a lower bound if the rows say nothing about the labels.
         label_issues_: the table that :meth:`find_label_issues` returns.
         allowed_: whether the data suffice to flag rows for review, and to drop rows without review.
         verdict_: whether cleaning helps, judged on the trusted rows: ``verdict_.recommended``, or ``print`` it.
@@ -115,6 +117,11 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"at least two classes are needed, but every label is {self.classes_.tolist()[0]!r}")
+        if len(self.classes_) * FEWEST > len(labels):
+            raise DataError(
+                f"the labels have {len(self.classes_)} different values in {len(labels)} rows: they look like numbers "
+                "or identifiers, not classes; group them first, or name another column"
+            )
         self._said(codes, mask)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = mixture.Config(landmarks=self.landmarks, folds=self.folds)
@@ -123,18 +130,21 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         order = np.argsort(mask, kind="stable")  # the noisy rows first, each kind in its own order
         progress = self.progress or (lambda share: None)
         self._inputs, data, found = best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
-        self.allowed_ = decisions.Allowed(bool(mask.any()) or informative(data, found), bool(mask.any()))
-        if not self.allowed_.review:
-            found = frequencies(data)
-            message = "the rows say too little about the labels: without trusted rows no label can be called wrong"
-            warnings.warn(message, BvfimWarning, stacklevel=2)
-        self._mixture = found
         self.verdict_: Benefit = benefit(data, found, config)
+        told = informative(data, found)
+        self.allowed_ = decisions.Allowed(told, told and bool(mask.any()))
+        if not told:
+            found = frequencies(data)
+            warnings.warn(
+                "the rows say too little about the labels to call any label wrong", BvfimWarning, stacklevel=2
+            )
+        self._mixture = found
         self.transition_matrix_ = found.T
         exact = np.eye(len(self.classes_))
         p, q = np.empty((len(codes), len(exact))), exact[codes]
         p[order], q[~mask] = found.p, found.q
-        self._known(data.inputs, order, codes, mask, q)
+        if told:  # rows that say nothing are alike for no reason
+            self._known(data.inputs, order, codes, mask, q)
         asked = len(np.asarray(y))  # the rows that are given apart come after these
         issues = decisions.table(self.classes_, codes[:asked], p[:asked], q[:asked], self.allowed_)
         self.label_issues_ = issues.set_axis(index_of(X, y, asked), axis=0)
@@ -174,8 +184,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         """Return, for each row of X in order, the probability that its label is wrong, and a suggested label.
 
         The index is that of X if it is a DataFrame, else that of the labels if they are a Series, else 0, 1, ...
-        Without trusted rows, no row is marked ``drop``; if in addition the rows say nothing about the labels, no row
-        is marked as an issue.
+        Without trusted rows, no row is marked ``drop``; if the rows say nothing about the labels, given or trusted, no
+        row is marked as an issue.
 
         Args:
             X: the rows; by default those passed to :meth:`fit`.

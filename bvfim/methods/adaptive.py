@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,11 +13,13 @@ from bvfim import sets, tree
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import Batch
 from bvfim.interior.certificate import Certificate
-from bvfim.interior.lower import Interior
+from bvfim.interior.lower import Interior, uniform
+from bvfim.interior.probing import searched
 from bvfim.interior.schedule import begin
 from bvfim.interior.space import Space
 from bvfim.interior.stage import advance
 from bvfim.interior.starts import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts
+from bvfim.interior.units import units
 from bvfim.methods.base import Data, Method, Step
 from bvfim.schedules import require, require_count
 from bvfim.status import MethodError, Status
@@ -82,16 +85,22 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     is a lower and the second an upper estimate of the optimum), and no probe finds a lower f. All starts run in one
     batch; the result is the solved start with the lowest F. ``solution.certificate`` reports what was verified.
 
-    F, c F, f + c and c f have the same iterates: every tolerance is relative to the scale of the objectives.
+    F, c F, f + c and c f have the same iterates: every tolerance is relative to the scale of the objectives. So have x
+    and y in other units: each entry is measured in what it takes to change a gradient, found by a few probes at the
+    start (:mod:`bvfim.interior.units`), or in a share of its box.
+
+    A start that ends with a higher F than a lower-level solution it has seen, its own first point included, goes on
+    from there; the result is never worse. In one and two dimensions the probes of the lower level include a grid, in
+    more the axes through z.
 
     Neither the global minimum over x nor that of a high-dimensional lower level is certified: use several starts.
 
     Args:
         starts: the number of starts; the first is the given initial point, the others are drawn from the box or around
             that point.
-        tol: the tolerance on the difference of the two estimates of F, relative to |F| + |grad F| (1 + |w|), and on the
-            lower-level gap, relative to the local variation of f. Values below 20 times the square root of the dtype's
-            precision have no effect.
+        tol: the tolerance on the difference of the two estimates of F, relative to |F| + |grad F| (1 + |w|) with w =
+            (x, y) in these units, and on the lower-level gap, relative to the local variation of f. Values below 20
+            times the square root of the dtype's precision have no effect.
         seed: the random seed of the scouts. Start i of a batch runs as a single one with ``seed + i`` would.
         scouts: the number of other initial points of z that are tried, by value only, at every step.
         rate: r, the smallest allowed ratio of mu2 between consecutive stages.
@@ -123,38 +132,55 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """The given initial point, and others drawn around it."""
         w = tree.flatten([x, y])[None]
-        interior = self._interior(problem, x, y, w.new_zeros(self.starts, 3, dtype=torch.long), 0)
+        counts = w.new_zeros(self.starts, 3, dtype=torch.long)
+        unit = self._units(problem, x, y, w, counts, 0)
         if self.starts > 1:
-            low, high = interior.w.region(w)
+            interior = self._interior(problem, x, y, counts, 0, unit)
+            low, high = interior.w.region(interior.w.measured(w))
             numbers = interior.uniform(torch.arange(1, self.starts), 1, 1, w.shape[1])[:, 0]
-            w = torch.cat([w, interior.w.project(low + (high - low) * numbers.to(w))])
-        return self._state(interior, begin(interior, w))
+            drawn = interior.w.project(low + (high - low) * numbers.to(w))
+            others = interior.w.plain(drawn)
+            unit = torch.cat([unit, self._units(problem, x, y, others, counts, 1)])
+            w = torch.cat([w, others])
+        return self._begun(problem, x, y, w, unit, counts)
 
     def init_many(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """Given starts: the leaves of x and y have a leading dimension."""
         rows = torch.cat([t.reshape(len(t), -1) for t in tree.leaves([x, y])], 1)
         first = tree.map(lambda t: t[0], x), tree.map(lambda t: t[0], y)
-        interior = self._interior(problem, *first, rows.new_zeros(len(rows), 3, dtype=torch.long), 0)
-        return self._state(interior, begin(interior, rows))
+        counts = rows.new_zeros(len(rows), 3, dtype=torch.long)
+        return self._begun(problem, *first, rows, self._units(problem, *first, rows, counts, 0), counts)
+
+    def _begun(self, problem: Problem, x: Tree, y: Tree, w: Tensor, unit: Tensor, counts: Tensor) -> AdaptiveState:
+        """Every row of w before its first stage, in its own units."""
+        interior = self._interior(problem, x, y, counts, 0, unit)
+        return self._state(interior, begin(interior, interior.w.measured(w)))
+
+    def _units(self, problem: Problem, x: Tree, y: Tree, w: Tensor, counts: Tensor, first: int) -> Tensor:
+        """The units of the starts from ``first`` on, which the rows of w are."""
+        batch = self._interior(problem, x, y, counts, 0, None).batch
+        members = torch.arange(first, first + len(w), device=w.device)
+        return units(batch, w, members, partial(uniform, self.seed, 0))
 
     def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Data) -> Step[AdaptiveState]:
         """One stage of every start that has not ended."""
         before = starts = state.starts
-        interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1)
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1, starts.unit)
         rows = (starts.ended == UNDER_WAY).nonzero()[:, 0]
         if len(rows):
             starts = starts.put(rows, advance(interior, rows, starts.take(rows), self.tol_of(x), self.rate))
-        if self.starts > 1 and not bool((starts.ended == UNDER_WAY).any()):
+        if not bool((starts.ended == UNDER_WAY).any()):
             starts = self._cross_checked(interior, starts, self.tol_of(x))
         state = self._state(interior, starts)
         i = state.chosen
-        x = interior.batch.x.tree(interior.split(starts.w[i][None])[0][0])
+        x = interior.batch.x.tree(interior.split(interior.w.plain(starts.w))[0][i])
         return x, state, {name: values[i] for name, values in report(before, starts).items()}
 
     def xs(self, problem: Problem, like: Tree, state: AdaptiveState) -> Tree:
         """x of every start: a tree like the given one, whose leaves have a row for each."""
         first = tree.map(lambda t: t[0], like)
-        return Space(first, sets.per_leaf(problem.x_set, first)).trees(state.starts.w[:, : tree.size(first)])
+        plain = (state.starts.w * state.starts.unit)[:, : tree.size(first)]
+        return Space(first, sets.per_leaf(problem.x_set, first)).trees(plain)
 
     def end_of(self, ended: Tensor) -> Status | None:
         """How a start has ended."""
@@ -167,8 +193,8 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     def only(self, problem: Problem, x: Tree, state: AdaptiveState, i: int) -> tuple[Tree, AdaptiveState]:
         """x (like the given one) and the state of start i alone."""
         own = state.starts.take(torch.tensor([i], device=state.chosen.device))
-        interior = self._interior(problem, x, state.y, own.counts, 0)
-        return interior.batch.x.tree(interior.split(own.w)[0][0]), self._state(interior, own)
+        interior = self._interior(problem, x, state.y, own.counts, 0, own.unit)
+        return interior.batch.x.tree(interior.split(interior.w.plain(own.w))[0][0]), self._state(interior, own)
 
     def minimiser(self, state: AdaptiveState) -> Tree:
         """z."""
@@ -182,7 +208,7 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate:
         """What was verified about the chosen start."""
         starts, i = state.starts, state.chosen
-        interior = self._interior(problem, x, state.y, starts.counts.clone(), 0)
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), 0, starts.unit)
         own = starts.take(i[None])
         solved = _closed(starts)
         tol = self.tol_of(x)
@@ -199,6 +225,8 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
             solved=int(solved.sum()),
             agreeing=int((near & solved).sum()),
             status=ENDS.get(int(own.ended)),
+            searched=searched(interior) if int(own.ended) in (SOLVED, STUCK) else "",
+            coarse=tree.leaves(x)[0].dtype is not torch.float64,
         )
 
     def _cross_checked(self, interior: Interior, starts: Starts, tol: float) -> Starts:
@@ -213,19 +241,24 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         """Choose the lowest F, among the starts with a closed gap if there are any."""
         solved = _closed(starts)
         among = solved if bool(solved.any()) else starts.ended != UNBOUNDED
-        i = torch.where(among & starts.upper.isfinite(), starts.upper, torch.inf).argmin()
-        _, y = interior.split(starts.w[i][None])
-        return AdaptiveState(interior.batch.y.tree(y[0]), interior.batch.y.tree(starts.z[i]), i, starts)
+        i = torch.where(among & starts.shown.isfinite(), starts.shown, torch.inf).argmin()
+        of_y = interior.batch.y
+        y, z = of_y.plain(interior.split(starts.w)[1])[i], of_y.plain(starts.z)[i]
+        return AdaptiveState(of_y.tree(y), of_y.tree(z), i, starts)
 
-    def _interior(self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int) -> Interior:
+    def _interior(
+        self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int, unit: Tensor | None
+    ) -> Interior:
         dtype = tree.leaves(x)[0].dtype
         if dtype not in (torch.float32, torch.float64):
             raise MethodError(
                 f"AdaptiveBVFIM needs float32 or float64, not {dtype}: a small slack would be lost to rounding"
             )
         of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
-        batch = Batch(problem, Space(x, of_x), Space(y, of_y), counts)
-        return Interior(batch, Space([x, y], of_x + of_y), self.scouts, self.seed, stage)
+        size = tree.size(x)
+        of_each = (None, None) if unit is None else (unit[:, :size], unit[:, size:])
+        batch = Batch(problem, Space(x, of_x, of_each[0]), Space(y, of_y, of_each[1]), counts)
+        return Interior(batch, Space([x, y], of_x + of_y, unit), self.scouts, self.seed, stage)
 
 
 def report(before: Starts, after: Starts) -> dict[str, Tensor]:
@@ -243,7 +276,8 @@ def _closed(starts: Starts) -> Tensor:
 def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
     """f at the y of some starts, less the lowest f at their x over every y, z and older minimum of all starts."""
     x, y = interior.split(starts.w)
-    everything = torch.cat([y, starts.z, starts.archive.flatten(0, 1)]).expand(len(rows), -1, -1)
+    of_y = interior.batch.y
+    plain = [of_y.plain(y), of_y.plain(starts.z), of_y.plain(starts.archive).flatten(0, 1)]
     at = interior.batch.at(x[rows], rows)
-    found = at.lower_many(everything)
+    found = at.lower_many(at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)))
     return at.lower(y[rows]) - torch.where(found.isfinite(), found, torch.inf).amin(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 import torch
@@ -19,7 +19,7 @@ from bvfim.schedules import FloatOrSchedule, Schedule, require, require_count, v
 from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
 
-Info = dict[str, Tensor]
+Info: TypeAlias = dict[str, Tensor]
 """Scalar tensors that a method reports for a step; they become columns of the history.
 
 ``upper`` and ``lower`` are F and f at the y at which the gradient was computed, ``value`` is the number
@@ -79,7 +79,9 @@ OptimizerFactory: TypeAlias = Callable[[list[Tensor]], torch.optim.Optimizer]
 SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 """Maps an optimiser to its learning-rate scheduler."""
 Step: TypeAlias = tuple[Tree, S, Info]
-"""The result of a step: an x or a gradient in x, the next state, and what to report."""
+"""The result of an estimate: a gradient in x, the next state, and what to report."""
+Taken: TypeAlias = tuple[Tree, S, Mapping[str, Tensor | float]]
+"""The result of a step: the next x, the next state, and what to report."""
 
 
 class Configured(ABC, Generic[S]):
@@ -93,6 +95,11 @@ class Configured(ABC, Generic[S]):
     def inner_steps(self) -> int:
         """The maximum number of inner steps per upper step, for streams that draw a batch for each."""
         return 1
+
+    @property
+    def turns(self) -> int:
+        """The number of inner steps with a draw of f of their own, where each can have one; values have one more."""
+        return self.inner_steps
 
     def cautions(self, steps: int) -> list[str]:
         """Warnings about a run with this many steps; :func:`bvfim.solve` issues each of them."""
@@ -113,7 +120,7 @@ class Method(Configured[S]):
     """
 
     @abstractmethod
-    def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
+    def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Taken[S]:
         """Step k: the next x, the next state, and what to report."""
 
     def status(self, state: S) -> Status | None:
@@ -140,10 +147,22 @@ class Estimator(Configured[S]):
     capturable: ClassVar[bool] = False
     """Whether ``estimate`` depends on k only through schedules in the fields, and never synchronises with the host: an
     accelerated run may then record it once and replay it."""
+    compilable: ClassVar[bool] = False
+    """Whether it has inner steps to compile; methods that differentiate through theirs have none."""
 
     @abstractmethod
     def estimate(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
         """An estimate of d phi / d x at upper step k, the next state, and what to report."""
+
+    @property
+    def memory(self) -> list[Tensor]:
+        """Tensors that an estimate changes in place, besides what it returns: none."""
+        return []
+
+    def fed(self, numbers: dict[str, Tensor]) -> Estimator[S]:
+        """The method with scalar tensors in the place of its schedules."""
+        # Every method is a dataclass, which its class can't say.
+        return dataclasses.replace(cast(Any, self), **numbers) if numbers else self
 
     def numbers(self, k: int) -> dict[str, float]:
         """The values at upper step k of the schedules, the fields of type ``FloatOrSchedule``.
@@ -214,7 +233,7 @@ class LowerSolver(Estimator[LowerState]):
 
 def require_dynamics(owner: object, dynamics: object) -> None:
     """Reject anything that is not a dynamics object."""
-    if dynamics is not None and not isinstance(dynamics, Dynamics):
+    if dynamics is not None and (isinstance(dynamics, type) or not isinstance(dynamics, Dynamics)):
         raise MethodError(f"{type(owner).__name__}: dynamics must be an object from bvfim.dynamics, not {dynamics!r}")
 
 

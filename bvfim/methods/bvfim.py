@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,7 +48,8 @@ class LowerValue:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.offset):
+        given: Any = self.offset  # whatever a caller passed
+        if not isinstance(given, numbers.Real) or not math.isfinite(given):
             raise MethodError(f"LowerValue: offset must be finite, not {self.offset!r}")
         if self.weight is not None:
             require(self, "weight", at_least=0, schedule=False)
@@ -112,6 +114,7 @@ class BVFIM(Estimator[BVFIMState]):
     """
 
     capturable: ClassVar[bool] = True
+    compilable: ClassVar[bool] = True
 
     z_steps: int = 50
     y_steps: int = 25

@@ -47,6 +47,7 @@ class CG(LowerSolver):
     """
 
     capturable: ClassVar[bool] = True
+    compilable: ClassVar[bool] = True
 
     steps: int = 100
     lr: FloatOrSchedule = 0.01

@@ -45,6 +45,7 @@ class Neumann(LowerSolver):
     """
 
     capturable: ClassVar[bool] = True
+    compilable: ClassVar[bool] = True
 
     steps: int = 100
     lr: FloatOrSchedule = 0.01

@@ -9,113 +9,105 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bvfim import tree
 from bvfim.core.problem import Problem
 from bvfim.methods.base import Configured, OptimizerFactory, SchedulerFactory
 from bvfim.schedules import require_count
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
-LOOSE, TIGHT = 0.3, 1e-10
-"""The gap that y is allowed, relative to how far f has fallen: at first, and where rounding begins."""
-TIGHTENING = 0.984
-"""The factor of the allowed gap in a step in which y keeps up: a hundredth after 300 such steps."""
+LOOSE = 0.6
+"""The gap that y is allowed at first, relative to how far f falls from the start."""
+HALVED = 50
+"""With batches, the allowed gap is a half, a third, a quarter of the first after this many steps each in which y keeps
+up. The bias of x, which is like the square root of the gap, then falls as the noise of x does."""
+TIGHTEST = 1e-10
+"""Without batches nothing is noise, and the allowed gap falls geometrically by this factor over the run."""
 RISE = 0.1
 """The share of the largest gap that counts as a fall of f: a start at its minimiser has no other."""
-KEEPS_UP = 1.1
-"""y and z keep up while the gap is at most this many times what is allowed; a negative one shows that z lags."""
-HIDDEN, SHORT = 5.0, 500
-"""A gap below this many standard deviations of f between batches is hidden by their noise, in a run of up to 500 steps.
-In a longer one the gap goes down in proportion to its length: the bias of x, which is like the square root of the gap,
-then falls as its noise does."""
-FIRST_WEIGHT, LIGHTEST, HEAVIEST = 0.3, 0.03, 1e4
+KEEPS_UP, EXACT = 1.1, 3.0
+"""y and z keep up while the gap is at most this many times what is allowed, with batches and without: there the weight
+then rises at its full rate. A gap as far below zero shows that z lags."""
+FIRST_WEIGHT, LIGHTEST, HEAVIEST = 0.3, 0.03, 1e5
 """The weight of f beside F, both of one scale: at first, and its bounds. With less, y would hardly see f."""
 RATE = 0.05
 """The most that the logarithm of the weight changes in a step."""
-MEMORY, NOISE_MEMORY = 0.9, 0.95
-"""The averages of the gap and of the noise remember about ten and twenty steps."""
+MEMORY = 0.9
+"""The averages of the gap and of the fall remember about ten steps."""
 WHOLE = 3
 """The least number of inner steps without batches, where tracking alone limits how tight the gap gets."""
 WAIT = 0.05
 """The part of a run in which x and the weight wait: until y and z have left their common start, their difference tells
 nothing."""
-SETTLED = 20
-"""The noise is measured from this step on: before it, f falls too fast."""
+SHORTEN, SHORTEST = 0.9, 0.1
+"""While x waits, the steps of y and z shorten by this factor in each step in which f at y is above f at z, and f at z
+above f at the start, until they are this share of the first: z trains on f alone, so they are too long. A start at a
+minimiser of f lies below z however short they are."""
 
 
 class Tracking(NamedTuple):
-    """What the weight of f is chosen by: scalar tensors in double precision.
+    """What the weight of f is chosen by.
 
-    ``weight`` is ln w; ``scale`` makes F as large as f; ``allowed`` is the relative gap that y is allowed; ``fall`` is
-    how far f has come down; ``gap``, ``lower`` and ``variance`` are running averages of the gap, of f(x, z) and of its
-    variance between batches; ``noise`` is the largest standard deviation so far; ``first`` is f at the start, and
-    ``last``, ``before`` are f(x, z) of the last two steps.
+    ``step`` is k; ``weight`` is ln w; ``scale`` makes F as large as f; ``allowed`` is the gap that y is allowed,
+    relative to the fall of f; ``gap`` and ``fall`` are running averages of f(x, y) - f(x, z) and f(x, y0) - f(x, z),
+    each on the same rows; ``largest`` is the largest gap so far; ``calm`` is the factor of the steps of y and z.
 
     Example:
-        >>> import torch
+        >>> import math
         >>> from bvfim.methods.stochastic import Tracking
-        >>> round(Tracking.begin(torch.tensor(1.0, dtype=torch.float64)).weight.exp().item(), 2)
+        >>> round(math.exp(Tracking().weight), 2)
         0.3
     """
 
-    weight: Tensor
-    scale: Tensor
-    allowed: Tensor
-    fall: Tensor
-    gap: Tensor
-    lower: Tensor
-    variance: Tensor
-    noise: Tensor
-    first: Tensor
-    last: Tensor
-    before: Tensor
+    step: float = 0.0
+    weight: float = math.log(FIRST_WEIGHT)
+    scale: float = 1.0
+    allowed: float = LOOSE
+    gap: float = 0.0
+    fall: float = 0.0
+    largest: float = 0.0
+    calm: float = 1.0
 
-    @classmethod
-    def begin(cls, scale: Tensor) -> Tracking:
-        """Before the first step, with F's scale."""
-        zero = torch.zeros_like(scale)
-        own = {"weight": zero + math.log(FIRST_WEIGHT), "scale": scale, "allowed": zero + LOOSE}
-        return cls(**{name: own.get(name, zero) for name in cls._fields})
+    def weights(self, noisy: bool) -> dict[str, float]:
+        """The factors of F and of f, s / (1 + w) and w / (1 + w), rho, and whether x moves.
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """The factors of F and of f: s / (1 + w) and w / (1 + w)."""
-        w = self.weight.exp()
-        return self.scale / (1 + w), w / (1 + w)
+        rho is the gap relative to the fall of f, at most what is allowed: with more, x would gain by raising f at the
+        start. It is 0 where y started at a minimiser of f, and without batches, where the gap soon closes. A gap below
+        zero shows that z lags behind x, which then waits.
+        """
+        w = math.exp(self.weight)
+        relative = noisy and self.fall > RISE * self.largest
+        rho = min(self.allowed, max(self.gap, 0.0) / self.fall) if relative else 0.0
+        return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(self.gap >= 0)}
 
-    def mu(self, steps: int) -> Tensor:
-        """The gap that y is allowed in a run of so many steps: relative to the fall of f, and never below the noise."""
-        hidden = HIDDEN / max(1.0, steps / SHORT) * self.noise
-        return torch.maximum(self.allowed * self.fall, torch.minimum(hidden, LOOSE * self.fall))
+    @property
+    def mu(self) -> float:
+        """The gap that y is allowed."""
+        return self.allowed * max(self.fall, RISE * self.largest)
 
-    def followed(self, k: int, f: Tensor, f_z: Tensor, steps: int, noisy: bool) -> Tracking:
-        r"""After step k of a run of so many steps, in which f(x, y) and f(x, z) were seen.
+    def followed(self, f: float, f_z: float, f_0: float, steps: int, noisy: bool) -> Tracking:
+        r"""After a step of a run of so many, in which f(x, y), f(x, z) and f(x, y0) were seen.
 
-        .. math:: \ln w \leftarrow \ln w + \rho_k\, \mathrm{clip}(\ln(\mathrm{gap} / \mu), \pm 1)
+        .. math:: \ln w \leftarrow \ln w + \eta_k\, \mathrm{clip}(\ln(\mathrm{gap} / \mu), \pm 1)
 
         with a rate that goes down as the steps do: a weight that outran y would swing.
         """
-        f, f_z = f.double(), f_z.double()
-        first = f_z if k == 0 else self.first
-        gap, lower = (old + (new - old) / _count(k, MEMORY) for old, new in ((self.gap, f - f_z), (self.lower, f_z)))
-        # Second differences: var(e) = E(e_k - 2 e_(k-1) + e_(k-2))^2 / 6, and a trend cancels.
-        bend = (f_z - 2 * self.last + self.before).square() / 6
-        variance = self.variance + (bend - self.variance) / _count(k - 2, NOISE_MEMORY) if k >= 2 else self.variance
-        noise = torch.maximum(self.noise, variance.sqrt()) if noisy and k >= SETTLED else self.noise
-        fall = torch.maximum(self.fall, torch.maximum(first - lower, RISE * gap))
-        seen = self._replace(gap=gap, lower=lower, variance=variance, noise=noise, fall=fall)
-        mu = seen.mu(steps)
-        ratio = torch.where(gap > 0, torch.log(gap / mu), -1.0).clamp(-1.0, 1.0)
-        rate = RATE * pace(k, steps) if k >= WAIT * steps else 0.0
-        weight = (self.weight + rate * torch.where(mu > 0, ratio, 0.0)).clamp(*_LIMITS)
-        tighter = (self.allowed * TIGHTENING).clamp_min(TIGHT)
-        allowed = torch.where(gap.abs() <= KEEPS_UP * mu, tighter, self.allowed)
-        return seen._replace(weight=weight, allowed=allowed, first=first, last=f_z, before=self.last)
+        k = self.step
+        count = min(k + 1, 1 / (1 - MEMORY))  # of all values at first, later of the last ones
+        gap, fall = (old + (new - f_z - old) / count for old, new in ((self.gap, f), (self.fall, f_0)))
+        seen = self._replace(step=k + 1, gap=gap, fall=fall, largest=max(self.largest, gap))
+        mu = seen.mu
+        weight, allowed, calm = self.weight, self.allowed, self.calm
+        if k >= WAIT * steps and min(gap, mu) > 0:
+            weight += RATE * pace(k, steps) * min(max(math.log(gap / mu), -1.0), 1.0)
+        if abs(gap) <= (KEEPS_UP if noisy else EXACT) * mu:
+            allowed = 1 / (1 / allowed + 1 / (LOOSE * HALVED)) if noisy else allowed * TIGHTEST ** (1 / steps)
+        if noisy and k < WAIT * steps and gap > 0 and fall < -RISE * seen.largest:
+            calm = max(SHORTEN * calm, SHORTEST)
+        weight = min(max(weight, math.log(LIGHTEST)), math.log(HEAVIEST))
+        return seen._replace(weight=weight, allowed=allowed, calm=calm)
 
 
-_LIMITS = math.log(LIGHTEST), math.log(HEAVIEST)
-
-
-def pace(k: int, steps: int) -> float:
+def pace(k: float, steps: int) -> float:
     """Half a cosine from 1 down to 0 over the run: the size of step k relative to the first.
 
     Example:
@@ -126,23 +118,19 @@ def pace(k: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(k / max(steps, 1), 1.0)))
 
 
-def _count(k: int, memory: float) -> float:
-    """How many values a running average stands for after k + 1: all of them at first, later 1 / (1 - memory)."""
-    return min(k + 1, 1 / (1 - memory))
-
-
 class StochasticState(NamedTuple):
-    """The last y and z, and what the weight of f is chosen by.
+    """The last y and z, the y that the run started with, and the entries of :class:`Tracking` in double precision.
 
     Example:
         >>> import bvfim
-        >>> bvfim.methods.StochasticState(y=1.0, z=2.0, tracking=None).z
+        >>> bvfim.methods.StochasticState(y=1.0, z=2.0, start=0.0, tracking=None).z
         2.0
     """
 
     y: Tree
     z: Tree
-    tracking: Tracking
+    start: Tree
+    tracking: Tensor
 
 
 @dataclass(frozen=True)
@@ -151,27 +139,35 @@ class StochasticBVFIM(Configured[StochasticState]):
 
     x, y and z move together, each by its own torch optimiser, along the gradients of
 
-    .. math:: s F(x, y) + w\,\big(f(x, y) - f(x, z)\big),
+    .. math:: s F(x, y) + w\,\big(f(x, y) - (1 - \rho) f(x, z) - \rho f(x, y_0)\big),
 
-    down in x and y and up in z, on one draw per step: the same rows of f for y and for z, so that the difference has
-    little variance. One backward pass gives all three, first gradients only, and memory is O(m + n). z follows the
-    minimiser of f(x, .), so :math:`f(x, y) - f(x, z)` is the gap of the value-function constraint, and
-    :math:`F_x + (w/s)(f_x(x, y) - f_x(x, z))` is the hypergradient of BVFIM with the multiplier w/s.
+    down in x and y and up in z, on one draw per step: the same rows of f for y, z and the initial y_0, so that the
+    differences have little variance. One backward pass gives all three, first gradients only, and memory is O(m + n).
 
-    **The multiplier follows the gap.** The constraint is :math:`f(x, y) - f(x, z) \le \mu`, and ln w rises where the
-    gap is above :math:`\mu` and falls where it is below. :math:`\mu` is relative to how far f has fallen; it goes down
-    while y keeps up, and stops where the noise of f between batches hides the gap. s makes F as large as f. So F, c F,
-    f + d and c f give the same path.
+    **The gap is relative.** z follows the minimiser of f(x, .), and the constraint of the value function,
+    :math:`f(x, y) \le f^*(x)`, is relaxed to a share of how far f falls:
 
-    **The steps** of y and z are Adam's, with a size from a short range test at the start; x moves by
-    :class:`bvfim.OneScale`, and waits for y and z in the first twentieth of the run. All steps follow a cosine to zero.
+    .. math:: f(x, y) - f(x, z) \le \rho\,\big(f(x, y_0) - f(x, z)\big).
+
+    The sum above is its Lagrangian, with the multiplier w/s. Both sides grow with f, so x gains nothing by making f
+    small: with an absolute gap, as in F2SA or BVFIM, every weight of a weighted loss is pulled to zero.
+
+    **The multiplier follows the gap.** ln w rises where the gap is above what is allowed and falls where it is below.
+    What is allowed goes down while y keeps up, like 1/k with batches and geometrically without; :math:`\rho` is the
+    measured gap relative to the fall of f, at most what is allowed, and 0 without batches. s makes F as large as f. So
+    F, c F, f + d and c f give the same path.
+
+    **The steps.** With batches, y and z move by Adam, with a step from a short range test at the start, and x by
+    :class:`bvfim.OneScale`, which waits for y and z in the first twentieth of the run; all steps follow a cosine to
+    zero. Where f at z rises above f at the start in that time, the steps of y and z are too long, and the cosine starts
+    lower. Without batches nothing is noise: y and z move by Rprop, and x by an Adam that forgets fast.
 
     Args:
         y_optimizer: maps a list of tensors to the torch optimiser of y, and of z: exactly as you would train the
             network, such as ``lambda params: torch.optim.AdamW(params, 1e-3)``. The default is Adam with a step from
             the range test.
-        y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step; a cosine to zero over
-            the run by default.
+        y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step. The default is a cosine
+            to zero over the run, lower where the first steps prove too long; one of yours is left alone.
         inner_steps: steps of y and z for one of x; more of them track better. Without batches, at least 3.
 
     Example:
@@ -180,7 +176,7 @@ class StochasticBVFIM(Configured[StochasticState]):
         ...     upper=lambda x, y, target: ((y - target) ** 2).sum(), lower=lambda x, y, _: ((y - x) ** 2).sum()
         ... )
         >>> start = torch.zeros(1, dtype=torch.float64)
-        >>> solution = bvfim.solve(problem, start, start, bvfim.StochasticBVFIM(), batches=[0.9, 1.1], steps=1000)
+        >>> solution = bvfim.solve(problem, start, start, bvfim.StochasticBVFIM(), batches=[0.9, 1.1], steps=3000)
         >>> print(f"{solution.x.item():.1f}")
         1.0
     """
@@ -196,10 +192,14 @@ class StochasticBVFIM(Configured[StochasticState]):
             if given is not None and not callable(given):
                 raise MethodError(f"StochasticBVFIM: {name} must be a function, not a {type(given).__name__}")
 
+    @property
+    def turns(self) -> int:
+        """All inner steps but the last, which is taken on the draw of the values."""
+        return self.inner_steps - 1
+
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """z and y both start at the given y; the scale of F is measured at the first step."""
-        one = torch.ones((), dtype=torch.float64, device=tree.leaves(y)[0].device)
-        return StochasticState(y, y, Tracking.begin(one))
+        return StochasticState(y, y, y, torch.tensor(Tracking(), dtype=torch.float64))
 
     def minimiser(self, state: StochasticState) -> Tree:
         """z."""

@@ -96,7 +96,7 @@ def test_the_version_needs_no_extra(without, monkeypatch, capsys):
 
 def test_what_the_help_names_is_what_there_is():
     from bvfim.data.fewshot import NAMES
-    from bvfim.reproduce.bench import labels, problems, speed
+    from bvfim.reproduce.bench import labels, problems, speed, time_to_result
     from bvfim.reproduce.experiments.cleaning_settings import DATA
 
     assert tuple(DATA) == cli.CLEANING_DATA
@@ -106,6 +106,7 @@ def test_what_the_help_names_is_what_there_is():
         (cli_bench.bench_speed, speed.Config()),
         (cli_bench.bench_problems, problems.Config()),
         (cli_bench.bench_labels, labels.Config()),
+        (cli_bench.bench_time_to_result, time_to_result.Config()),
     ):
         for name, parameter in inspect.signature(command).parameters.items():
             stated = getattr(config, name, None)

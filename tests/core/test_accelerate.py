@@ -10,7 +10,7 @@ import torch
 
 import bvfim
 from bvfim import tree
-from bvfim.core.accelerate import Plain, compiled, estimate_of, fed, scalars
+from bvfim.core.accelerate import Plain, compiled, estimate_of, scalars
 from bvfim.schedules import geometric
 from tests.problems import nested
 from tests.test_battery import METHODS
@@ -39,7 +39,7 @@ def test_fed_scalars_give_what_schedules_give(name, k):
     numbers = scalars(method, k, tree.leaves(x)[0])
     assert numbers
     expected = method.estimate(problem, x, state, k, None)
-    found = fed(method, numbers).estimate(problem, x, state, 0, None)
+    found = method.fed(numbers).estimate(problem, x, state, 0, None)
     for a, b in zip(tree.leaves(found), tree.leaves(expected), strict=True):
         assert torch.allclose(a, b, rtol=1e-12, atol=1e-14)
 

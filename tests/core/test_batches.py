@@ -201,7 +201,7 @@ def test_a_state_beyond_the_end_of_a_shrunken_source_is_refused():
 
 
 def test_every_inner_step_has_a_draw_and_the_values_one_more():
-    draws = Draws(Batches(upper=["a", "b"], lower=list(range(10)), every="inner"), inner_steps=3)
+    draws = Draws(Batches(upper=["a", "b"], lower=list(range(10)), every="inner"), turns=3)
     assert [draws.draw() for _ in range(3)] == [
         Draw("a", Several((0, 1, 2, 3))),
         Draw("b", Several((4, 5, 6, 7))),

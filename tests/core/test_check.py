@@ -76,6 +76,59 @@ def test_the_implicit_gradient_beside_it():
     assert bvfim.check_hypergradient(flat, X[:1], Y, bvfim.RHG(3)).implicit_error is None
 
 
+SQUARES = bvfim.Problem(lambda x, y: ((x - 2) ** 2 + (y - 2) ** 2).sum(), lambda x, y: ((y - x + 1) ** 2).sum())
+UNSOLVED = {
+    "diverged": (SQUARES, bvfim.RHG(30, 3.0), "8.67e+41 where it ends and 0 further on"),
+    "barely started": (SQUARES, bvfim.RHG(2, 1e-6), "f is 1 where it starts, 1 where it ends and 0 further on"),
+    "on a maximum": (
+        bvfim.Problem(SQUARES.upper, lambda x, y: (x * y - y**2).sum()), bvfim.FHG(5, 0.1), "negative curvature",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSOLVED)
+def test_an_unsolved_lower_level_is_never_exact(name):
+    """However well the estimate matches differences of its own value."""
+    problem, method, words = UNSOLVED[name]
+    found = bvfim.check_hypergradient(problem, X[:1] * 0, Y[:1], method)
+    assert found.relative_error < 1e-6
+    assert found.verdict is bvfim.Verdict.BIASED
+    assert words in str(found)
+
+
+def test_a_start_at_the_minimum_does_not_make_up_for_a_missing_response():
+    """f is as low as it gets, and y hardly follows x."""
+    found = bvfim.check_hypergradient(SQUARES, X[:1] * 0, Y[:1] - 1, bvfim.RHG(2, 1e-6))
+    assert found.lower_gap == 0
+    assert found.verdict is bvfim.Verdict.BIASED
+    assert found.implicit_error == pytest.approx(0.6, abs=1e-3)
+    assert "most of what y changes with x is missing" in str(found)
+
+
+def test_an_estimate_that_points_the_other_way_is_wrong():
+    """Two steps of 1.2 overshoot: y_2 moves against x, and F with it."""
+    steep = bvfim.Problem(lambda x, y: ((y - 2) ** 2).sum(), SQUARES.lower)
+    found = bvfim.check_hypergradient(steep, X[:1] * 0, Y[:1], bvfim.RHG(2, 1.2))
+    assert found.relative_error < 1e-6
+    assert found.implicit_cosine == pytest.approx(-1)
+    assert found.verdict is bvfim.Verdict.WRONG
+    short = bvfim.check_hypergradient(SQUARES, X[:1] * 0, Y[:1], Backwards(20, keep=1, lr=0.1))
+    assert short.cosine == pytest.approx(-1)
+    assert short.verdict is bvfim.Verdict.WRONG
+
+
+@dataclass(frozen=True)
+class Backwards(bvfim.TRHG):
+    """Right without truncation; with it, of the wrong sign, and it says no more than that it is truncated."""
+
+    def estimate(self, problem, x, state, k, data):
+        gradient, state, info = super().estimate(problem, x, state, k, data)
+        return (gradient if self.keep == self.steps else tree.scale(-1.0, gradient)), state, info
+
+    def reference(self, problem, x, state, k, data):
+        return super().reference(problem, x, state, k, data)._replace(own=None)
+
+
 def test_float32_gets_a_rough_verdict():
     single = type(Q)(**{name: t.float() for name, t in vars(Q).items()})
     found = bvfim.check_hypergradient(single.problem, X.float(), Y.float(), bvfim.RHG(10, 0.1))

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bvfim
+from bvfim.core.refit import doubted
 from tests.problems import quadratic
 
 DOUBLE = torch.float64
@@ -88,3 +89,29 @@ def test_with_batches_both_values_are_of_the_same_draws():
     found = bvfim.solve(problem, start, start, steps=600, batches=list(0.1 * torch.randn(100, dtype=DOUBLE)))
     assert abs(found.upper_refit) < 0.2
     assert abs(found.lower_gap) < 0.2
+
+
+def test_doubts_name_what_stands_against_a_result():
+    assert doubted(1.0, 1.001, 1.1, 2.0, alone=False) == ()
+    slack, several, wells = doubted(0.5, 1.0, 3.0, 2.0, alone=True)
+    assert "0.5 there and 1 after a refit" in slack
+    assert "RHG(start='restart')" in several
+    assert "AdaptiveBVFIM" in wells
+    assert doubted(4e-17, 3.5e-17, 4e-17, 1.0, alone=False) == (), "rounding is not worth a word"
+
+
+def test_random_objectives_draw_the_same_for_each_y():
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y, _: ((y - x) ** 2).sum() + torch.randn(()))
+    x = torch.ones(1, dtype=DOUBLE)
+    found = bvfim.solve(problem, x, 0 * x, batches=[0.0], steps=400)
+    assert abs(found.lower_gap) < 0.2
+
+
+def test_a_run_on_a_lower_level_with_wells_says_that_it_is_not_there():
+    toy = bvfim.testproblems.sine(2)
+    noise = list(0.1 * torch.randn(300, dtype=DOUBLE, generator=torch.Generator().manual_seed(0)))
+    noisy = bvfim.Problem(toy.problem.upper, lambda x, y, e: toy.problem.lower(x, y) + e * y.sum())
+    for x, y in ((-6.0, -3.0), (3.0, 6.0)):
+        found = bvfim.solve(noisy, torch.tensor([x], dtype=DOUBLE), torch.tensor([y], dtype=DOUBLE), batches=noise)
+        assert abs(found.x.item() - toy.x.item()) < 0.05 or len(found.doubts) > 1
+        assert all(doubt in str(found) for doubt in found.doubts)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bvfim
+from bvfim.interior.certificate import Certificate
 from bvfim.testproblems import sine
 
 D = torch.float64
@@ -64,7 +65,8 @@ def test_it_is_told_in_one_sentence_and_the_advice():
         "F in [0.9999, 1.00005], lower-level gap 1e-05 (allowed: 0.001), stationarity 0.0002, the lower level has "
         "other minima; 3 of 4 starts solved within tol = 0.001, 2 agree. 2 of 4 starts agree."
     )
-    assert "the lower level showed no other minima" in str(certificate())
+    assert "other minima of the lower level were not looked for" in str(certificate())
+    assert "showed no other minima (a grid)" in str(certificate(searched="a grid"))
 
 
 def test_it_cannot_be_changed():
@@ -111,7 +113,7 @@ def test_the_other_fields_tell_of_a_solved_toy(from_four):
     shown = from_four.certificate
     assert -1e-12 <= shown.gap <= shown.gap_allowed
     # f = sin ranges over [-1, 1].
-    assert 0 < shown.gap < shown.gap_allowed < 1e-2
+    assert 0 <= shown.gap < shown.gap_allowed < 1e-2
     assert 0 <= shown.stationarity < 0.1
     assert shown.gap == pytest.approx(from_four.lower + 1, abs=1e-9)
 
@@ -180,3 +182,15 @@ def test_asking_for_a_certificate_leaves_the_state_as_it_is():
     before = state.starts.counts.clone()
     QUICK.certificate(problem, at(0.0), state)
     assert torch.equal(state.starts.counts, before)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"coarse": True}, "use float64"), ({"multimodal": True}, "has a kink"), ({}, "badly conditioned or nonsmooth")],
+)
+def test_the_advice_of_stuck_tells_why(changes, said):
+    shown = Certificate(
+        relaxed=1.0, polished=1.0, gap=0.0, gap_allowed=1.0, tol=1e-3, stationarity=1.0,
+        **{"multimodal": False, **changes}, starts=1, solved=1, agreeing=1, status=bvfim.Status.STUCK,
+    )  # fmt: skip
+    assert said in shown.advice

@@ -23,13 +23,17 @@ def vector(*values):
 # -- check_hypergradient --
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [0.3, 10.0])
 def test_a_fixed_weight_can_be_checked(weight):
     method = bvfim.BVFIM(mu2=bvfim.LowerValue(weight=weight), z_lr=0.05, y_lr=0.02)
     found = bvfim.check_hypergradient(PLAIN, vector(0.3), vector(0.0), method)
     assert found.verdict is bvfim.Verdict.BIASED
     long = bvfim.BVFIM(3000, 3000, 0.05, 0.02, mu2=bvfim.LowerValue(weight=weight))
-    assert bvfim.check_hypergradient(PLAIN, vector(0.3), vector(0.0), long).verdict is bvfim.Verdict.EXACT
+    further = bvfim.check_hypergradient(PLAIN, vector(0.3), vector(0.0), long)
+    assert further.relative_error <= 1e-4  # of its own value, of a penalty that leaves the lower level unsolved
+    assert further.verdict is bvfim.Verdict.BIASED
+    assert "the lower level is not solved" in further.bias
 
 
 # -- batches and checkpoints --

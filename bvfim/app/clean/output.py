@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bvfim.app import terminal
 from bvfim.app.clean import review
 from bvfim.app.clean.job import Found, Job, Progress
 from bvfim.app.clean.pictures import Pictures
@@ -49,9 +50,7 @@ def require_new(out: Path, force: bool, inputs: Iterable[Path] = ()) -> None:
     for name, path in itertools.product(FILES, inputs):
         if (out / name).exists() and path.exists() and (out / name).samefile(path):
             raise DataError(f"{path} is an input and would be overwritten; choose another folder with --out")
-    there = [name for name in FILES if (out / name).exists()]
-    if there and not force:
-        raise DataError(f"{out / there[0]} already exists; use --force to overwrite it or --out for another folder")
+    terminal.require_new(out, FILES, force)
     there_is = next(place for place in (out, *out.absolute().parents) if place.exists())
     if not there_is.is_dir():
         raise DataError(f"{there_is} is not a folder")
@@ -141,9 +140,8 @@ def sentences(found: Found) -> list[str]:
     """What was found, in words."""
     issues, verdict, allowed = found.issues, found.cleaner.verdict_, found.cleaner.allowed_
     if not allowed.review:
-        return [
-            f"{len(issues)} rows. They say too little about the labels to call any label wrong; provide trusted rows."
-        ]
+        more = "columns that tell the classes apart" if verdict.rows else "trusted rows"
+        return [f"{len(issues)} rows. They say too little about the labels to call any label wrong; provide {more}."]
     expected = float(issues["p_wrong"].sum())
     surely = f"{int(issues['drop'].sum())} are almost certainly wrong and can be dropped without review"
     if not allowed.drop:

@@ -147,7 +147,7 @@ def _run(config: Config, progress: Any) -> Results:
             if isinstance(loops[name], Solving) and not loops[name].accelerated:
                 absent[name] = "its step fell back to another mode"
         except Exception as error:  # a peer may fail on this device or version: told, not hidden
-            absent[name] = _reason(error)
+            absent[name] = reason(error)
     inputs = torch.randn(config.train, task.test.inputs.shape[1], device=config.device)
     actions = {name: loop.step for name, loop in loops.items()} | {FLOOR: Products(task, config.budget, inputs).step}
     rows: list[dict[str, float]] = []
@@ -157,7 +157,7 @@ def _run(config: Config, progress: Any) -> Results:
             try:
                 rows[-1][name] = _seconds(actions[name], config)
             except Exception as error:
-                absent[name] = _reason(error)
+                absent[name] = reason(error)
     for loop in loops.values():
         _stop(loop)
     rounds = pd.DataFrame(rows).drop(columns=list(absent), errors="ignore")
@@ -176,7 +176,8 @@ def _run(config: Config, progress: Any) -> Results:
     )
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """The kind of error and the first line of what it says."""
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
@@ -223,11 +224,11 @@ def _exact(config: Config) -> Tensor:
 
 
 def _seconds(action: Callable[[], Any], config: Config) -> float:
-    _wait(config.device)
+    wait(config.device)
     begin = time.perf_counter()
     for _ in range(config.steps):
         action()
-    _wait(config.device)
+    wait(config.device)
     return (time.perf_counter() - begin) / config.steps
 
 
@@ -237,7 +238,8 @@ def _stop(loop: Any) -> None:
         loop.stop()
 
 
-def _wait(device: str) -> None:
+def wait(device: str) -> None:
+    """Until the device has done what it was asked to, before the clock is read."""
     if device != "cpu":
         torch.cuda.synchronize()
 
@@ -248,7 +250,7 @@ def _trained(build: Callable[[], Any], task: cleaning.Task, config: Config) -> d
     while time.perf_counter() - begin < config.seconds:
         loop.step()
         steps += 1
-        _wait(config.device)
+        wait(config.device)
     found = {f"steps in {config.seconds:g} s": steps, "accuracy": task.accuracy(loop.y), "F1": task.f1(loop.x.detach())}
     _stop(loop)
     return found

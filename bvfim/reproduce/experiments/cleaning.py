@@ -208,7 +208,7 @@ def on_batches(task: Task, size: int, seed: int = 0) -> tuple[Problem, Batches]:
         losses = functional.cross_entropy(
             network(y, noisy.inputs[i], task.activation), noisy.labels[i], reduction="none"
         )
-        return (torch.sigmoid(x[i]) * losses).mean()
+        return (torch.sigmoid(x.gather(0, i)) * losses).mean()  # x[i] would sort i to be differentiated
 
     streams = [
         Shuffled(len(rows.labels), size, 2 * seed + j, rows.labels.device) for j, rows in enumerate((trusted, noisy))

@@ -15,15 +15,19 @@ TABLE = ("RHG", "TRHG", "CG", "Neumann", "BDA", "BVFIM")
 """The methods of Table 3, in its order."""
 FEW = ("FHG", "AdaptiveBVFIM")
 """The methods for problems with few enough weights."""
-EXTRA = ("BVFIM-barrier", "BVFIM-adaptive")
-"""What else can be asked for: the theorem's barrier, and lower steps that find their own size."""
+SINGLE = "StochasticBVFIM"
+"""The single loop over batches, with nothing to tune."""
+EXTRA = ("BVFIM-barrier", "BVFIM-adaptive", SINGLE)
+"""What else can be asked for: the theorem's barrier, lower steps that find their own size, and the single loop."""
+OWN_STEPS = ("AdaptiveBVFIM", SINGLE)
+"""Methods that find their own lower steps."""
 
 
 @dataclass(frozen=True)
 class Size:
     """How large the problem on one data set is, how many upper steps it gets, and which lower steps are tried.
 
-    Short rows bear longer steps.
+    Short rows bear longer steps. ``draws`` is the number of steps of the single loop, each on a ``batch`` of rows.
     """
 
     train: int = 5000
@@ -32,6 +36,8 @@ class Size:
     hidden: int = 300
     steps: int = 100
     grid: tuple[float, ...] = (0.01, 0.03, 0.1)
+    batch: int = 256
+    draws: int = 365
 
 
 PAPER = Size()
@@ -39,12 +45,12 @@ DATA = {
     "mnist": ("mnist", PAPER),
     "fashion-mnist": ("fashion-mnist", PAPER),
     "cifar10": ("cifar10", PAPER),
-    "digits": ("digits", Size(400, 400, 355, 32, 16, (0.1, 0.3, 1.0))),
-    "digits-few": ("digits", Size(20, 400, 355, 8, 8, (0.1, 0.3, 1.0))),
+    "digits": ("digits", Size(400, 400, 355, 32, 16, (0.1, 0.3, 1.0), 64)),
+    "digits-few": ("digits", Size(20, 400, 355, 8, 8, (0.1, 0.3, 1.0), 20)),
 }
 """The problems by name: the data set and its sizes. The last has few enough weights for FHG."""
 INPUTS = {"mnist": 784, "fashion-mnist": 784, "cifar10": 3072, "digits": 64}
-COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0, "baselines": 0.2}
+COST = {"RHG": 2.1, "TRHG": 1.6, "BDA": 4.1, "CG": 1.35, "Neumann": 1.3, "FHG": 8.0, SINGLE: 0.04, "baselines": 0.2}
 """What a run costs beside BVFIM's, about: for the time that is left."""
 
 
@@ -71,7 +77,7 @@ class Config:
     """
 
     data: tuple[str, ...] = ("digits", "digits-few")
-    methods: tuple[str, ...] = (*TABLE, "BVFIM-adaptive", *FEW)
+    methods: tuple[str, ...] = (*TABLE, "BVFIM-adaptive", SINGLE, *FEW)
     activations: tuple[str, ...] = ("identity", "relu")
     seeds: int = 5
     steps: int | None = None
@@ -115,14 +121,17 @@ def method(label: str, lr: float, config: Config) -> Any:
         "CG": lambda: bvfim.CG(T, lr=lr, cg_steps=J),
         "Neumann": lambda: bvfim.Neumann(T, lr=lr, terms=J),
         "BVFIM": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **published),
+        SINGLE: bvfim.StochasticBVFIM,
         "BVFIM-barrier": lambda: bvfim.BVFIM(T // 2, T // 4, lr, lr, **own),
         "BVFIM-adaptive": lambda: bvfim.BVFIM(T // 2, T // 4, **published, dynamics=bvfim.dynamics.Adaptive(lr)),
     }
     return made[label]()
 
 
-def updates(problem: str, config: Config) -> int:
-    """The upper steps of a run."""
+def updates(problem: str, config: Config, label: str = "") -> int:
+    """The upper steps of a run; the single loop's are short."""
+    if label == SINGLE and config.steps is None:
+        return DATA[problem][1].draws
     return DATA[problem][1].steps if config.steps is None else config.steps
 
 
@@ -143,7 +152,7 @@ def methods(problem: str, config: Config) -> tuple[str, ...]:
 def grid(problem: str, label: str, config: Config) -> tuple[float, ...]:
     """The lower steps to choose from; a method that finds its own has nothing to choose."""
     steps = DATA[problem][1].grid if config.grid is None else config.grid
-    return steps[:1] if label == "AdaptiveBVFIM" else steps
+    return steps[:1] if label in OWN_STEPS else steps
 
 
 @lru_cache(maxsize=2)

@@ -19,13 +19,26 @@ from bvfim.core.accelerate import tf32
 from bvfim.reports.describe import slug
 from bvfim.reports.report import Results
 from bvfim.reproduce.experiments import cleaning_report
-from bvfim.reproduce.experiments.cleaning import Task
+from bvfim.reproduce.experiments.cleaning import Task, on_batches
 from bvfim.reproduce.experiments.cleaning_baselines import baselines, ranking
-from bvfim.reproduce.experiments.cleaning_settings import Config, cost, grid, method, methods, task, updates
+from bvfim.reproduce.experiments.cleaning_settings import (
+    DATA,
+    SINGLE,
+    Config,
+    cost,
+    grid,
+    method,
+    methods,
+    task,
+    updates,
+)
 from bvfim.reproduce.experiments.resumable import How, Part, finished, measured
 from bvfim.status import SOUND
 
 __all__ = ["Config", "best", "run", "trace"]
+
+LOOK_SELDOM = 8
+"""The single loop's steps are so short that it is looked at after more of them."""
 
 
 class Watch:
@@ -68,12 +81,15 @@ class Watch:
 def trace(problem: str, activation: str, label: str, lr: float, seed: int, config: Config) -> pd.DataFrame:
     """One run: what was seen of it, its status, and the time of an upper step."""
     own = task(problem, activation, seed, config)
-    watch = Watch(own, config.every)
+    watch = Watch(own, config.every if label != SINGLE else config.every * LOOK_SELDOM)
     chosen = method(label, lr, config)
     adam = partial(torch.optim.Adam, lr=config.x_lr) if isinstance(chosen, bvfim.Estimator) else None
+    solved, batches = own.problem, None
+    if label == SINGLE:
+        solved, batches = on_batches(own, DATA[problem][1].batch)
     with tf32(config.tf32):
-        steps = updates(problem, config)
-        found = bvfim.solve(own.problem, own.x, own.y, chosen, adam, steps=steps, callbacks=[watch])
+        steps = updates(problem, config, label)
+        found = bvfim.solve(solved, own.x, own.y, chosen, adam, steps=steps, batches=batches, callbacks=[watch])
     finished(found)
     rows = watch.rows or [{"step": 0, "held": 0.0}]
     ms = 1e3 * float(np.median(watch.steps[3:] or watch.steps or [np.nan]))  # a recorded step is set up by then

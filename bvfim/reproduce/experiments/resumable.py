@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import torch
 
 from bvfim.core.solution import Solution
 from bvfim.reports.files import write_whole
-from bvfim.status import DataError, Status
+from bvfim.status import DataError, Status, warn
 from bvfim.version import __version__
 
 Part: TypeAlias = Callable[[], pd.DataFrame]
@@ -48,7 +49,7 @@ class How:
 
 
 def finished(*solutions: Solution) -> None:
-    """Stop the experiment where a solve was interrupted: it ends quietly with what it has, which is no measurement.
+    """Stop the experiment where a solve was interrupted: what it has so far is not a measurement.
 
     Example:
         >>> from bvfim.reproduce.experiments.resumable import finished
@@ -73,7 +74,7 @@ def measured(
         parts: the measurements by name.
         how: how they are run.
         work: how much work a part is beside the others, where they differ; ahead: what is to come after these parts.
-        first: whether these are the first parts of the run, before which a folder is emptied.
+        first: whether these are the first parts of the run, before which older ones are set aside.
 
     Example:
         >>> import pandas as pd
@@ -115,7 +116,7 @@ def _begin() -> None:
 
 
 def _prepared(folder: Path, config: Any, resume: bool, first: bool) -> dict[str, pd.DataFrame]:
-    """The tables that are there already; the folder is emptied unless they are wanted."""
+    """The tables that are there already; unless they are wanted, they are set aside in a folder beside."""
     about = folder / "config.json"
     stated = json.loads(json.dumps({"bvfim": __version__, **dataclasses.asdict(config)}, default=str))
     if resume and about.exists():
@@ -131,9 +132,11 @@ def _prepared(folder: Path, config: Any, resume: bool, first: bool) -> dict[str,
         return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
     if not first:
         return {}
+    if any(folder.glob("*.csv")):
+        aside = next(p for i in itertools.count(1) if not (p := folder.with_name(f"{folder.name}-before-{i}")).exists())
+        folder.rename(aside)
+        warn(f"{folder} has parts of an earlier run, which are now in {aside}; --resume continues a run instead")
     folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.csv"):
-        path.unlink()
     write_whole(about, (json.dumps(stated, indent=2) + "\n").encode())
     return {}
 

@@ -8,10 +8,6 @@ from bvfim.app.clean.review import read_decisions, write
 from tests.browser import launched
 from tests.reviews import records_of
 
-# A tab's writes reach the tabs of other processes a little later: a review opened at once may miss the last of them.
-STORED = "({...localStorage})"
-ARRIVED = "kept => Object.entries(kept).every(([key, value]) => localStorage.getItem(key) === value)"
-
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -22,28 +18,26 @@ def chromium():
 @pytest.fixture
 def opened(chromium, tmp_path):
     """A function that opens a review; at the end nothing was logged, and nothing but the files was asked for."""
-    blank = tmp_path / "blank.html"
-    blank.touch()
-    contexts, logged, asked, pages = [], [], [], [blank.as_uri()]
+    contexts, logged, asked, pages = [], [], [], []
 
-    def open_page(content, width=1400, scheme="light", context=None, before="", **options):
-        kept = context.pages[-1].evaluate(STORED) if context else {}
-        if context is None:
-            context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: logged.append(message.text))
-        tab.on("pageerror", lambda error: logged.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        if before:
-            tab.add_init_script(before)
+    def new_context(width, scheme):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.on("console", lambda message: logged.append(message.text))
+        context.on("weberror", lambda error: logged.append(str(error.error)))
+        context.on("request", lambda request: asked.append(request.url))
+        contexts.append(context)
+        return context
+
+    def open_page(content, width=1400, scheme="light", opener=None, before="", **options):
         path = write(tmp_path / f"review-{len(pages)}.html", content, **options)
         pages.append(path.as_uri())
-        if kept:
-            tab.goto(blank.as_uri())
-            tab.wait_for_function(ARRIVED, arg=kept)
-        tab.goto(path.as_uri())
-        return tab
+        if opener is None:
+            tab = new_context(width, scheme).new_page()
+            if before:
+                tab.add_init_script(before)
+            tab.goto(path.as_uri())
+            return tab
+        return from_tab(opener, path.as_uri())
 
     yield open_page
     for context in contexts:
@@ -51,6 +45,22 @@ def opened(chromium, tmp_path):
         context.close()
     assert logged == []
     assert {url for url in asked if not url.startswith(("data:", "blob:"))} <= set(pages)
+
+
+def from_tab(tab, url):
+    """A page in a tab that another one opens, so that both share a process, and with it the store as it is this moment.
+
+    Between processes, and after a reload, Chromium hands writes on when it finds the time.
+    """
+    with tab.expect_popup() as waiting:
+        tab.evaluate("url => { window.open(url); }", url)
+    waiting.value.wait_for_load_state()
+    return waiting.value
+
+
+def opened_again(tab):
+    """The same page once more, as when one comes back to it."""
+    return from_tab(tab, tab.url)
 
 
 def selected(tab):

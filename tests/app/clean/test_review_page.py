@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.app.clean import review_tab
-from tests.app.clean.review_tab import exported, exported_state, in_list, press, relabel, selected
+from tests.app.clean.review_tab import exported, exported_state, in_list, opened_again, press, relabel, selected
 from tests.reviews import pets, review
 
 chromium, opened = review_tab.chromium, review_tab.opened
@@ -28,8 +28,8 @@ def test_decisions_are_made_undone_kept_and_exported(opened, tmp_path):
     wanted = [(5, "accept", "cat", "dog"), (6, "relabel", "dog", "cow")]
     wanted += [(8, "reject", "dog", "dog"), (9, "accept", "cat", "dog")]
     assert exported(tab, tmp_path) == wanted
-    tab.reload()
-    assert exported(tab, tmp_path) == wanted, "a reload keeps them"
+    tab = opened_again(tab)
+    assert exported(tab, tmp_path) == wanted, "coming back keeps them"
     press(tab, "u")
     assert selected(tab) == 5
     press(tab, "u")
@@ -134,25 +134,25 @@ def test_keys_with_a_modifier_are_left_to_the_browser(opened):
 def test_the_progress_of_another_data_set_is_not_mixed_in(opened):
     first = opened(pets("one"))
     press(first, "aa")
-    other = opened(pets("two"), context=first.context)
+    other = opened(pets("two"), opener=first)
     assert exported_state(other) == []
-    again = opened(pets("one"), context=first.context)
+    again = opened(pets("one"), opener=first)
     assert len(exported_state(again)) == 2
 
 
 def test_two_tabs_do_not_undo_each_others_work(opened):
     first = opened(pets())
-    second = opened(pets(), context=first.context)
+    second = opened(pets(), opener=first)
     press(first, "a")
-    second.wait_for_function("decisions.size === 1")
+    second.wait_for_function("() => decisions.size === 1")
     press(second, "jr")
-    first.wait_for_function("decisions.size === 2")
+    first.wait_for_function("() => decisions.size === 2")
 
 
 def test_what_was_accepted_stays_when_another_run_suggests_something_else(opened, tmp_path):
     first = opened(review([0.9], ["a"], ["b"], ["a", "b", "c"]))
     press(first, "a")
-    again = opened(review([0.9], ["a"], ["c"], ["a", "b", "c"]), context=first.context)
+    again = opened(review([0.9], ["a"], ["c"], ["a", "b", "c"]), opener=first)
     assert exported(again, tmp_path) == [(0, "relabel", "a", "b")]
 
 

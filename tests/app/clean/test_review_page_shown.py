@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from bvfim.app.clean.review import read_decisions
 from tests.app.clean import review_tab
-from tests.app.clean.review_tab import exported, exported_state, in_list, press, relabel, selected
+from tests.app.clean.review_tab import exported, exported_state, in_list, opened_again, press, relabel, selected
 from tests.browser import VIEWS
 from tests.reviews import HOSTILE, csv_text, decided, hostile, pets, records_of, review
 
@@ -32,7 +32,7 @@ def test_hostile_strings_are_text_and_are_exported_as_they_are(opened, tmp_path)
             chosen = HOSTILE[(row + 1) % len(HOSTILE)] if accepted else label
             wanted.append((row, "accept" if accepted else "reject", label, chosen))
     assert exported(tab, tmp_path) == wanted
-    tab.reload()
+    tab = opened_again(tab)
     assert exported(tab, tmp_path) == wanted
     assert tab.locator("script").count() == 2
     assert tab.locator("#list img, #detail img").count() == 0
@@ -120,7 +120,7 @@ def test_it_fits_every_screen(opened, make, width, scheme):
     )
     small = "[...document.querySelectorAll('body *')].filter(e => parseFloat(getComputedStyle(e).fontSize) < 12).length"
     assert tab.evaluate(small) == 0
-    tab.wait_for_function("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    tab.wait_for_function("() => [...document.images].every(i => i.complete && i.naturalWidth > 0)")
 
 
 def test_a_screen_reader_is_told_what_things_are(opened):

@@ -254,6 +254,7 @@ def test_mini_imagenet_in_its_folder_is_run(tmp_path, monkeypatch):
     assert table["paper"].isna().all(), "the paper has 5 ways"
 
 
+@pytest.mark.filterwarnings("ignore:.*parts of an earlier run")
 def test_an_earlier_run_with_other_settings_is_not_mixed_in(small, tmp_path, monkeypatch):
     how, longer = How(tmp_path / "parts"), Config(**{**vars(TINY), "steps": 9})
     fewshot.run(longer, how)

@@ -9,7 +9,7 @@ import torch
 import bvfim
 from bvfim.reproduce.experiments import cleaning_report, hypercleaning
 from bvfim.reproduce.experiments.cleaning_baselines import ALONE, baselines, fit
-from bvfim.reproduce.experiments.cleaning_settings import DATA, FEW, TABLE, Config, cost, method, methods, task
+from bvfim.reproduce.experiments.cleaning_settings import DATA, FEW, TABLE, Config, cost, grid, method, methods, task
 from bvfim.reproduce.experiments.resumable import How
 
 pytestmark = pytest.mark.long
@@ -177,3 +177,12 @@ def test_what_the_data_differ_in_is_told(results):
     own = results.tables["traces"]
     told = cleaning_report.results(SMALL, own, others.assign(note="cut", seed=0), own)
     assert "mnist: cut." in told.sections[0].text
+
+
+def test_the_single_loop_has_a_row_and_nothing_to_choose():
+    config = Config(data=("digits",), methods=("StochasticBVFIM",), activations=("relu",), seeds=1, grid=(0.1, 0.3))
+    rows = hypercleaning.trace("digits", "relu", "StochasticBVFIM", 0.1, 0, config)
+    assert rows["step"].iloc[-1] == DATA["digits"][1].draws
+    assert rows["F1"].iloc[-1] > 0.9
+    assert rows["accuracy"].iloc[-1] > 0.85
+    assert grid("digits", "StochasticBVFIM", config) == (0.1,)

@@ -48,7 +48,8 @@ def test_a_resumed_run_measures_only_what_is_missing_and_gives_the_same(tmp_path
 
 def test_without_resume_everything_is_measured_anew(tmp_path):
     measured(Config(), {"first": partial(numbers, 3)}, How(tmp_path))
-    found = measured(Config(), {"first": partial(numbers, 4)}, How(tmp_path))
+    with pytest.warns(bvfim.BvfimWarning, match="parts of an earlier run"):
+        found = measured(Config(), {"first": partial(numbers, 4)}, How(tmp_path))
     assert len(found["first"]) == 4
 
 

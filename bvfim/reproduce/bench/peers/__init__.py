@@ -1,1 +1,1 @@
-"""Other libraries on the same hyper-cleaning problem, for ``bvfim bench speed``."""
+"""Other libraries on the same hyper-cleaning problem, for ``bvfim bench speed`` and ``time-to-result``."""

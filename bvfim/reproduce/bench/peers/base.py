@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
 
 from torch import Tensor
+
+from bvfim.core.problem import Problem
+from bvfim.reproduce.experiments import cleaning
+
+Renew: TypeAlias = Callable[[str], None]
+"""Called with "upper" or "lower" before a gradient of F or f that is to see a new batch."""
 
 
 @dataclass(frozen=True)
@@ -43,3 +50,36 @@ class Loop(Protocol):
             The hypergradient that moved x.
         """
         ...
+
+
+def whole(level: str) -> None:
+    """The :data:`Renew` of objectives that hold all of their data: nothing is drawn."""
+
+
+class OnBatches:
+    """A task on batches for libraries whose objectives take (x, y) alone: F and f see the batches drawn last.
+
+    Args:
+        task: the problem and its start.
+        size: the rows of a batch.
+
+    Attributes:
+        task: the same task with these objectives.
+    """
+
+    def __init__(self, task: cleaning.Task, size: int) -> None:
+        problem, batches = cleaning.on_batches(task, size)
+        self._streams = {"upper": batches.upper, "lower": batches.lower}
+        self._drawn = {level: next(stream) for level, stream in self._streams.items()}
+
+        def upper(x: Tensor, y: dict[str, Tensor]) -> Tensor:
+            return problem.upper(x, y, self._drawn["upper"])
+
+        def lower(x: Tensor, y: dict[str, Tensor]) -> Tensor:
+            return problem.lower(x, y, self._drawn["lower"])
+
+        self.task = replace(task, problem=Problem(upper, lower))
+
+    def renew(self, level: str) -> None:
+        """Draw the next batch of F ("upper") or of f ("lower")."""
+        self._drawn[level] = next(self._streams[level])

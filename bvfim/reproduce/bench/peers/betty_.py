@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import ParameterDict
 
-from bvfim.reproduce.bench.peers.base import Budget, Loop
+from bvfim.reproduce.bench.peers.base import Budget, Loop, Renew, whole
 from bvfim.reproduce.experiments import cleaning
 
 
@@ -29,7 +29,9 @@ class _Loop:
         return self.upper.gradient
 
 
-def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
+def loops(
+    task: cleaning.Task, budget: Budget, renew: Renew = whole, optimizer: Any = torch.optim.SGD
+) -> dict[str, Callable[[], Loop]]:
     """Builders of Betty's loops on a task, by name.
 
     All three are implicit, at the y_T of the lower steps, with Betty's own defaults beyond the budget. CG takes J steps
@@ -37,11 +39,17 @@ def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
     As of 0.1.1, CG makes its next direction of the last residual but one, and finite differences leave y where their
     second evaluation was: neither is mended here.
 
+    Args:
+        task: the problem and its start.
+        budget: T, J and the step sizes.
+        renew: draws a new batch for every step of either level, where Betty asks for one.
+        optimizer: the class that takes the lower steps.
+
     Raises:
         ImportError: if Betty is not installed.
     """
     configs = import_module("betty.configs")
-    build = partial(_build, task, budget, configs)
+    build = partial(_build, task, budget, renew, optimizer, configs)
     methods = {
         "Betty CG": configs.Config(type="cg", cg_iterations=budget.J, unroll_steps=budget.T),
         "Betty Neumann": configs.Config(
@@ -52,13 +60,14 @@ def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
     return {name: partial(build, config) for name, config in methods.items()}
 
 
-def _build(task: cleaning.Task, budget: Budget, configs: Any, config: Any) -> Loop:
+def _build(task: cleaning.Task, budget: Budget, renew: Renew, optimizer: Any, configs: Any, config: Any) -> Loop:
     base = import_module("betty.problems").ImplicitProblem
     import_module("betty.logging").get_logger().setLevel(logging.WARNING)  # it prints the problems otherwise
 
     class Level(base):  # type: ignore[misc, valid-type]  # known only where the library is installed
         def get_batch(self) -> None:
-            """Nothing: the objectives hold their data."""
+            """The objectives hold their data, or what was drawn of them."""
+            renew(self.name)
 
     class Upper(Level):
         def training_step(self, batch: None) -> Tensor:
@@ -82,7 +91,7 @@ def _build(task: cleaning.Task, budget: Budget, configs: Any, config: Any) -> Lo
         optimizer=torch.optim.Adam(x.parameters(), lr=budget.x_lr),
         device=device,
     )
-    lower = Lower("lower", config, module=y, optimizer=torch.optim.SGD(y.parameters(), lr=budget.lr), device=device)
+    lower = Lower("lower", config, module=y, optimizer=optimizer(y.parameters(), lr=budget.lr), device=device)
     engine = import_module("betty.engine").Engine(
         problems=[upper, lower],
         config=configs.EngineConfig(train_iters=budget.T),

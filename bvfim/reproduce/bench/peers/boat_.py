@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from bvfim.reproduce.bench.peers.base import Budget, Loop
+from bvfim.reproduce.bench.peers.base import Budget, Loop, Renew, whole
 from bvfim.reproduce.experiments import cleaning
 
 
@@ -38,16 +38,21 @@ class _Lower(Module):
 
 
 def loss(feed: dict[str, Any], upper: _Upper, lower: _Lower, **kwargs: Any) -> Tensor:
-    """F or f, whichever was fed, in BOAT's signature; it finds this function by its path."""
+    """F or f, whichever was fed, in BOAT's signature, on a new batch; BOAT finds this function by its path."""
+    feed["renew"](feed["level"])
     return lower(feed["objective"], upper.x, **kwargs)
 
 
 class _Loop:
-    def __init__(self, problem: Any, task: cleaning.Task, modules: tuple[_Upper, _Lower], optimizer: Any) -> None:
+    def __init__(
+        self, problem: Any, task: cleaning.Task, modules: tuple[_Upper, _Lower], optimizer: Any, renew: Renew
+    ) -> None:
         self.problem, self.optimizer = problem, optimizer
         self.x: Tensor = modules[0].x
         self.y: dict[str, Tensor] = dict(modules[1].named_parameters())
-        self.feeds = [{"objective": task.problem.lower}, {"objective": task.problem.upper}]
+        self.feeds = [
+            {"objective": getattr(task.problem, level), "level": level, "renew": renew} for level in ("lower", "upper")
+        ]
         self.count = 0
 
     def step(self) -> Tensor:
@@ -58,13 +63,18 @@ class _Loop:
         return gradient
 
 
-def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
+def loops(task: cleaning.Task, budget: Budget, renew: Renew = whole) -> dict[str, Callable[[], Loop]]:
     """Builders of BOAT's loops on a task, by name.
 
     RAD is reverse mode through T lower steps; CG (J steps) and NS (a Neumann series of J terms at the lower step size)
     are implicit at y_T. VSO is BVFIM as printed, with T/2 steps on z and T/4 on y, which cost as many gradients as T
     lower steps; y starts at z, takes its last step twice, and the regularisers are 1/(1 + k/100). BOAT evaluates both
     losses once more in every step for a log of its own; only the file can be switched off.
+
+    Args:
+        task: the problem and its start.
+        budget: T, J and the step sizes.
+        renew: draws a new batch for every value of a loss: for each lower step, but also for each side of VSO's gap.
 
     Raises:
         ImportError: if BOAT is not installed.
@@ -74,10 +84,10 @@ def loops(task: cleaning.Task, budget: Budget) -> dict[str, Callable[[], Loop]]:
         name: {"gm_op": ["NGD"], "na_op": [name], "lower_iters": budget.T} for name in ("RAD", "CG", "NS")
     }
     methods["VSO"] = {"fo_op": "VSO", "lower_iters": max(budget.T // 4, 1)}
-    return {f"BOAT {name}": partial(_build, boat, task, budget, method) for name, method in methods.items()}
+    return {f"BOAT {name}": partial(_build, boat, task, budget, renew, method) for name, method in methods.items()}
 
 
-def _build(boat: Any, task: cleaning.Task, budget: Budget, method: dict[str, Any]) -> Loop:
+def _build(boat: Any, task: cleaning.Task, budget: Budget, renew: Renew, method: dict[str, Any]) -> Loop:
     upper, lower = _Upper(task.x), _Lower(task.y)
     optimizer = torch.optim.Adam(upper.parameters(), lr=budget.x_lr)
     config = {
@@ -113,4 +123,4 @@ def _build(boat: Any, task: cleaning.Task, budget: Budget, method: dict[str, Any
     problem = boat.Problem(config, losses)
     problem.build_ll_solver()
     problem.build_ul_solver()
-    return _Loop(problem, task, (upper, lower), optimizer)
+    return _Loop(problem, task, (upper, lower), optimizer, renew)
