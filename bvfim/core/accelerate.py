@@ -148,34 +148,43 @@ def recorded(action: Callable[[], Any], memory: Sequence[Tensor] = ()) -> tuple[
 
 
 class Recording:
-    """One step on inputs of given shapes, as a CUDA graph."""
+    """One step on inputs of given shapes, as a CUDA graph.
+
+    Inputs that are the method's own memory are used where they are; all others are copied into the recording's own.
+    """
 
     def __init__(self, method: Recordable, problem: Problem, x: Tree, state: Any, k: int, data: Any) -> None:
-        self.inputs = tree.map(lambda t: t.clone() if isinstance(t, Tensor) else t, (x, state, data))
-        self.given: list[Any] = []
-        self.numbers = scalars(method, k, tree.leaves(x)[0])
-        fixed = method.fed(self.numbers)
+        self.memory = {id(t) for t in method.memory}
+        inputs = tree.map(lambda t: t.clone() if isinstance(t, Tensor) and self._copied(t) else t, (x, state, data))
+        self.inputs, self.given = tree.leaves(inputs), list[Any]()
+        first, numbers = tree.leaves(x)[0], method.numbers(k)
+        self.numbers = torch.tensor([*numbers.values()], dtype=first.dtype, device=first.device)
+        fixed = method.fed(dict(zip(numbers, self.numbers.unbind(), strict=True)))
 
-        x, state, data = self.inputs
+        x, state, data = inputs
 
         def step() -> Found:
             return fixed.estimate(problem, x, state, k, data)
 
         self.graph, self.found = recorded(step, method.memory)
 
+    def _copied(self, t: Tensor) -> bool:
+        return id(t) not in self.memory
+
     def replay(self, x: Tree, state: Any, data: Any, numbers: dict[str, float]) -> Found:
         """The step on these inputs. The gradient is overwritten by the next replay; the state is a copy."""
-        given = tree.leaves((x, state))  # what is given again is there already; a batch may be filled anew in place
-        before = [*(self.given or [None] * len(given)), *([None] * len(tree.leaves(data)))]
-        triples = zip(tree.leaves(self.inputs), [*given, *tree.leaves(data)], before, strict=True)
-        changed = [(own, new) for own, new, last in triples if isinstance(own, Tensor) and new is not last]
+        given, drawn = tree.leaves((x, state)), tree.leaves(data)
+        # What is given again is there already; a batch may be filled anew in place.
+        before = [*(self.given or [None] * len(given)), *([None] * len(drawn))]
         self.given = given
+        triples = zip(self.inputs, [*given, *drawn], before, strict=True)
+        tensors = [(own, new, last) for own, new, last in triples if isinstance(own, Tensor)]
+        changed = [(own, new) for own, new, last in tensors if new is not own and new is not last]
         torch._foreach_copy_([own for own, _ in changed], [new for _, new in changed])
-        for name, number in numbers.items():
-            self.numbers[name].fill_(number)
+        self.numbers.copy_(torch.tensor([*numbers.values()], dtype=self.numbers.dtype), non_blocking=True)
         self.graph.replay()
         gradient, after, info = self.found
-        return gradient, tree.clone(after), info
+        return gradient, tree.map(lambda t: t.detach().clone() if self._copied(t) else t, after), info
 
 
 @dataclass

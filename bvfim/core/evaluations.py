@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 
@@ -22,7 +21,7 @@ class Evaluations:
 
     def as_dict(self) -> dict[str, int]:
         """The counts by name."""
-        return dataclasses.asdict(self)
+        return dict(vars(self))
 
     def reset(self, **counts: int) -> None:
         """Go back to these counts; those that are not named are zero."""

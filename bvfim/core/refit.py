@@ -121,9 +121,9 @@ def descended(
     moved = Moved(y, optimizer or adam, cosine(steps))
     for k in range(steps):
         at = problem.at(x, first if k == 0 else draw())
-        y = problem.project_y(moved.step(y, at.lower_grad(y)[1]))
+        moved.put(problem.project_y(moved.step(at.lower_grad(moved.variable)[1])))
         moved.scheduler.step()
-    return y
+    return moved.variable
 
 
 def mean_values(

@@ -16,7 +16,7 @@ from torch.optim import Adam, Rprop
 from bvfim import tree
 from bvfim.core.accelerate import Estimate, Found, estimate_of
 from bvfim.core.evaluator import At, Saddle
-from bvfim.core.following import Optimised, Part, advance, made, scheduled, stepped
+from bvfim.core.following import Optimised, Part, advance, made, scheduled
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
@@ -36,10 +36,15 @@ FAR = 1e12
 
 
 class Moved:
-    """One variable, and the optimiser and scheduler that move it."""
+    """One variable, and the optimiser and scheduler that move it, in place.
+
+    Attributes:
+        variable: the variable as it is now, in the memory that the optimiser changes.
+    """
 
     def __init__(self, variable: Tree, optimizer: OptimizerFactory, scheduler: SchedulerFactory) -> None:
         self.parameters = [t.detach().clone().requires_grad_() for t in tree.leaves(variable)]
+        self.variable = tree.unflatten(variable, [p.detach() for p in self.parameters])
         self.optimizer = made(optimizer, self.parameters)
         self.scheduler = scheduled(scheduler, self.optimizer)
         self.prepare()
@@ -62,11 +67,21 @@ class Moved:
     def memory(self) -> list[Tensor]:
         """What a step changes in place."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
-        return self.parameters + [t for t in states if isinstance(t, Tensor)]
+        return tree.leaves(self.variable) + [t for t in states if isinstance(t, Tensor)]
 
-    def step(self, at: Tree, gradient: Tree) -> Tree:
-        """The variable after a step from where it is now."""
-        return tree.clone(stepped(self.optimizer, self.parameters, at, gradient))
+    @torch.no_grad()
+    def put(self, at: Tree) -> None:
+        """Put the variable there."""
+        for own, new in zip(tree.leaves(self.variable), tree.leaves(at), strict=True):
+            if own is not new:
+                own.copy_(new)
+
+    def step(self, gradient: Tree) -> Tree:
+        """The variable, after a step."""
+        for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
+            p.grad = g
+        self.optimizer.step()
+        return self.variable
 
 
 def cosine(steps: int, power: int = 1, share: Callable[[], float] = lambda: 1.0) -> SchedulerFactory:
@@ -110,6 +125,7 @@ class SingleLoop(Optimised[StochasticState]):
         self.random, self.calm = False, 1.0
         self.taken: Estimate | None = None
         self.weights: dict[str, Any] = {}
+        self.given: list[tuple[Tensor, int]] = []  # copies of what the optimisers hold, as they were given away
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """The method's state."""
@@ -127,7 +143,9 @@ class SingleLoop(Optimised[StochasticState]):
                 tracking = tracking._replace(scale=found.upper)
             self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
         self.weights = tracking.weights(self.noisy)
-        x, (y, z), seen = self.taken(problem, x, (state.y, state.z, state.start), k, data)
+        self._put(x, state.y, state.z)
+        _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
+        x, y, z = self._copied()
         F, f, f_z, f_0, grad_norm, x_norm = seen["all"].tolist()
         multiplier, rho = self.weights["b"] / self.weights["a"], self.weights["rho"]
         tracking = tracking.followed(f, f_z, f_0, self.steps, self.noisy)
@@ -144,30 +162,59 @@ class SingleLoop(Optimised[StochasticState]):
         self.calm = tracking.calm
         for moved, value in zip(self._moved, (F, f, f_z), strict=False):
             advance(moved.scheduler, value)
-        after = StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64))
-        return tree.clone(x), after, report
+        return x, StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64)), report
 
     def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree], k: int, data: Data) -> Found:
-        """From (y, z, y0): z, y and x each take a step on one draw; with inner steps, z and y take several."""
+        """z, y and x, which the optimisers hold, each take a step on one draw; with inner steps, z and y take several.
+
+        ``state`` is (y, z, y0).
+        """
         at = problem.at(x, data)
         y, z, start = state
         a, b, rho, moves = (self.weights[name] for name in ("a", "b", "rho", "moves"))
         last = max(self.method.inner_steps, 1 if self.noisy else WHOLE) - 1
         for t in range(last + 1):
             seen = _saddle(at if t == last else at.turn(t), y, z, start, a, b, rho)
-            pair = self._lower_step((y, z), (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z)))
-            y, z = (problem.project_y(v) for v in pair)
-        gradient = tree.scale(1 / a, seen.in_x)
-        moved = problem.project_x(self.x.step(x, gradient))
-        x = tree.where(torch.as_tensor(moves) > 0, moved, x)
+            gradients = (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z))
+            for moved, gradient in zip(self.lower, [gradients] if len(self.lower) == 1 else gradients, strict=True):
+                moved.step(gradient)
+            self._put_pair(problem.project_y(y), problem.project_y(z))
+        gradient, before = tree.scale(1 / a, seen.in_x), tree.clone(x)
+        moved_x = problem.project_x(self.x.step(gradient))
+        self.x.put(tree.where(torch.as_tensor(moves) > 0, moved_x, before))
         values = (seen.upper, seen.lower, seen.lower_z, seen.lower_start, tree.norm(gradient), tree.norm(x))
         return x, (y, z), {"all": torch.stack([v.double() for v in values])}
 
-    def _lower_step(self, pair: tuple[Tree, Tree], gradients: tuple[Tree, Tree]) -> Tree:
-        """y and z after a step: of one optimiser where it is our own, which saves launches, or of one each."""
-        if len(self.lower) == 1:
-            return self.lower[0].step(pair, gradients)
-        return [moved.step(v, g) for moved, v, g in zip(self.lower, pair, gradients, strict=True)]
+    # -- what the optimisers hold --
+
+    @property
+    def _pair(self) -> tuple[Tree, Tree]:
+        """y and z, held by one optimiser where it is our own, which saves launches, or by one each."""
+        y, z = self.lower[0].variable if len(self.lower) == 1 else (moved.variable for moved in self.lower)
+        return y, z
+
+    def _put_pair(self, *pair: Tree) -> None:
+        for moved, v in zip(self.lower, [pair] if len(self.lower) == 1 else pair, strict=True):
+            moved.put(v)
+
+    def _put(self, x: Tree, *pair: Tree) -> None:
+        """Put x, y and z there, unless the optimisers hold them already: a callback may have moved them."""
+        leaves = tree.leaves((x, pair))
+        held = len(leaves) == len(self.given) and all(
+            new is own and new._version == version for new, (own, version) in zip(leaves, self.given, strict=True)
+        )
+        if not held:
+            self.x.put(x)
+            self._put_pair(*pair)
+
+    def _copied(self) -> tuple[Tree, Tree, Tree]:
+        """Copies of x, y and z, in one launch."""
+        held = (self.x.variable, *self._pair)
+        leaves = [torch.empty_like(t) for t in tree.leaves(held)]
+        torch._foreach_copy_(leaves, tree.leaves(held))
+        self.given = [(t, t._version) for t in leaves]
+        x, y, z = tree.unflatten(held, leaves)
+        return x, y, z
 
     # -- recording --
 
@@ -225,7 +272,7 @@ class SingleLoop(Optimised[StochasticState]):
 
     def load(self, x: Tree, state: StochasticState, saved: dict[str, Any]) -> None:
         """Continue from saved states; y and z have optimisers as soon as the run has taken a step."""
-        self.taken, self.lower = None, []  # what was recorded reads the optimisers of before
+        self.taken, self.lower, self.given = None, [], []  # what was recorded reads the optimisers of before
         if saved["optimizer_y"] is not None:
             self._build(state.y, 1.0)  # the step is in the saved state
         self._load_parts(saved)
