@@ -60,6 +60,15 @@ class OneScale(torch.optim.Optimizer):
             if pairs:
                 self._step(group, pairs)
 
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state; torch alone would round its double precision to the type of x."""
+        super().load_state_dict(state_dict)
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        for i, memory in state_dict["state"].items():
+            own = parameters[i]
+            self.state[own] = {name: value.detach().clone().to(own.device) for name, value in memory.items()}
+
     def _step(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
         count = sum(p.numel() for p, _ in pairs)
         square = torch.stack([g.double().square().sum() for _, g in pairs]).sum() / count

@@ -138,3 +138,21 @@ def test_a_factor_of_f_that_depends_on_x_is_no_gain():
     at = problem.at(x)
     assert at.saddle_grad(y, z, start, one, one, rho).in_x.item() == pytest.approx(0, abs=1e-12)
     assert at.saddle_grad(y, z, start, one, one, 0 * one).in_x.item() == pytest.approx(0.35)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_one_scale_goes_on_from_a_saved_state_bit_for_bit(dtype):
+    def moved(x, steps, saved=None):
+        optimizer = bvfim.OneScale([x], lr=0.1)
+        if saved is not None:
+            optimizer.load_state_dict(saved)
+        for k in steps:
+            x.grad = torch.sin(100 * x.detach() + k)
+            optimizer.step()
+        return x, optimizer.state_dict()
+
+    start = torch.linspace(-1, 1, 7, dtype=dtype)
+    whole, _ = moved(start.clone(), range(40))
+    half, saved = moved(start.clone(), range(20))
+    assert saved["state"][0]["mean"].dtype is torch.float64
+    assert torch.equal(moved(half, range(20, 40), saved)[0], whole)
