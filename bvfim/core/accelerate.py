@@ -101,6 +101,30 @@ def scalars(method: Recordable, k: int, like: Tensor) -> dict[str, Tensor]:
     }
 
 
+def under_way(t: Tensor) -> Callable[[], list[float]]:
+    """A vector on its way to the host, and the wait for it: what is queued on the device after this does not delay it.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.core.accelerate import under_way
+        >>> numbers = under_way(torch.ones(2))
+        >>> numbers()
+        [1.0, 1.0]
+    """
+    if not t.is_cuda:
+        return t.tolist
+    here = torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
+    there = torch.cuda.Event()
+    there.record()
+
+    def numbers() -> list[float]:
+        there.synchronize()
+        found: list[float] = here.tolist()
+        return found
+
+    return numbers
+
+
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
     """Let float32 products on a CUDA device round their inputs to TF32, or not, as long as it lasts."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Adam, Rprop
 
 from bvfim import tree
-from bvfim.core.accelerate import Estimate, Found, estimate_of
+from bvfim.core.accelerate import Estimate, Found, estimate_of, under_way
 from bvfim.core.evaluator import At, Saddle
 from bvfim.core.following import Optimised, Part, advance, made, scheduled
 from bvfim.core.one_scale import OneScale
@@ -145,8 +145,9 @@ class SingleLoop(Optimised[StochasticState]):
         self.weights = tracking.weights(self.noisy)
         self._put(x, state.y, state.z)
         _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
+        numbers = under_way(seen["all"])
         x, y, z = self._copied()
-        F, f, f_z, f_0, grad_norm, x_norm = seen["all"].tolist()
+        F, f, f_z, f_0, grad_norm, x_norm = numbers()
         multiplier, rho = self.weights["b"] / self.weights["a"], self.weights["rho"]
         tracking = tracking.followed(f, f_z, f_0, self.steps, self.noisy)
         report = {

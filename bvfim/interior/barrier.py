@@ -35,6 +35,8 @@ class Settings(NamedTuple):
     """How small the gradient has to become, against that of F."""
     least: Tensor
     """A gradient of F below this counts as this large."""
+    parted: Tensor
+    """Whether basins have parted: before, the curvature of the one that z is in tells nothing of the others."""
 
 
 class Barrier:
@@ -146,7 +148,7 @@ class Barrier:
         self.dx[rows], self.dz[rows], self.x[rows] = x - self.x[rows], tried.z - self.known.z[rows], x
         self.known = self.known.put(rows, tried)
         at = self.interior.batch.at(x, self.members[rows])
-        due = self.curvature.take(rows).due(self.interior.batch.counts[self.members[rows]]).nonzero()[:, 0]
+        due = self._due(rows)
         if len(due):
             self._measure(rows[due], at.take(due), tried.z[due])
         slack = self.settings.mu2[rows] - tried.gap
@@ -157,6 +159,11 @@ class Barrier:
         self.taken[rows] += 1
         self._model(rows, w, of_F, of_f, weight, slack)
         return of_F + of_f
+
+    def _due(self, rows: Tensor) -> Tensor:
+        """Those of the rows where the curvature of f pays; one entry of y can't be ill-conditioned, and has time."""
+        due = self.curvature.take(rows).due(self.interior.batch.counts[self.members[rows]])
+        return (due & (self.settings.parted[rows] | (self.known.z.shape[1] > 1))).nonzero()[:, 0]
 
     def _measure(self, rows: Tensor, at: BatchAt, z: Tensor) -> None:
         """The curvature of f anew."""

@@ -23,8 +23,8 @@ FARTHEST = 3.0
 """A step along the path is at most this many times the last one: the path bends."""
 APART = 1.05
 """The ends of two stages tell the direction of the path where their multipliers differ by this factor."""
-SMOOTH = 0.1
-"""The path is followed once mu2 is below this share of the range of f: before, basins still part."""
+PARTED = 0.1
+"""Basins have parted once mu2 is below this share of the range of f, and the path is smooth from there."""
 
 
 class Path(NamedTuple):
@@ -62,6 +62,11 @@ class Ahead(NamedTuple):
     tau: Tensor
 
 
+def parted(mu2: Tensor, spread: Tensor) -> Tensor:
+    """Where basins have parted."""
+    return mu2 <= PARTED * spread
+
+
 def followed(
     interior: Interior,
     members: Tensor,
@@ -83,7 +88,7 @@ def followed(
         rows: the starts that go on.
         rate: the ratio of two mu2.
     """
-    rows = rows[path.known[rows] & (starts.mu2[rows] <= SMOOTH * starts.spread[rows])]
+    rows = rows[path.known[rows] & parted(starts.mu2[rows], starts.spread[rows])]
     if len(rows) == 0:
         return begun
     old = known.take(rows)

@@ -14,7 +14,7 @@ from bvfim.interior.best import never_worse
 from bvfim.interior.judging import Judgement, judge
 from bvfim.interior.lbfgs import Memory, dot, minimise
 from bvfim.interior.lower import Interior, best_of, refreshed, remembered
-from bvfim.interior.path import Ahead, Path, followed
+from bvfim.interior.path import Ahead, Path, followed, parted
 from bvfim.interior.schedule import tighten
 from bvfim.interior.starts import UNDER_WAY, Known, Starts
 
@@ -133,7 +133,7 @@ def _settings(entered: Entered, starts: Starts, tolerance: float) -> Settings:
     ripe = mu2 <= tolerance * entered.scale  # such a stage may be the last, and x is as good as its gradient is small
     precision = torch.maximum(torch.where(ripe, rough.clamp_max(tol.FINE * tolerance), rough), blur)
     least = tol.FAINT * starts.size / (1 + dot(w, w).sqrt())
-    return Settings(mu2, starts.tau, entered.z_tol, precision, least)
+    return Settings(mu2, starts.tau, entered.z_tol, precision, least, parted(mu2, starts.spread))
 
 
 def _hidden(known: Known, mu2: Tensor, w: Tensor, tolerance: float) -> Tensor:
