@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.figures.results import mean, one, result
@@ -140,8 +141,8 @@ def problems() -> Rows:
     return {names.get(name, name): [row[key] for key in keys + counts] for name, row in summary.items()}
 
 
-def trials() -> Rows:
-    """Digits with as many trials for every method."""
+def trials(name: str) -> Rows:
+    """As many trials for every method."""
 
     def cells(row: dict[str, Any]) -> list[Any]:
         z = row.get("accuracy of z", row["accuracy"])
@@ -149,8 +150,8 @@ def trials() -> Rows:
         others = [row.get(key) for key in ("AUROC", "upper steps", "lower step", "x step")]
         return [accuracy, (row.get("F1"), row.get("± F1")), *others]
 
-    file = result("cleaning-trials-cpu")
-    return {row["method"]: cells(row) for row in file["runs"] + file["baselines"]}
+    file = result(name)
+    return {row["method"]: cells(row) for row in file["runs"] + file.get("baselines", [])}
 
 
 def toy_starts() -> Rows:
@@ -205,7 +206,8 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/reproduce.md", "What came out"): toy_starts,
     ("docs/reproduce.md", "Table 3, on an H200"): cleaning("relu"),
     ("docs/reproduce.md", "Table 3, on an H200 (2)"): cleaning("identity"),
-    ("docs/reproduce.md", "As many trials for every method"): trials,
+    ("docs/reproduce.md", "As many trials for every method"): partial(trials, "cleaning-trials-cpu"),
+    ("docs/reproduce.md", "The same on MNIST, at full size"): partial(trials, "cleaning-trials-h200"),
     ("docs/reproduce.md", "Table 1, with the paper's BVFIM"): table_1,
     ("docs/reproduce.md", "Few-shot learning, on an H200"): few_shot,
     ("docs/reproduce.md", "The test problems"): problems,

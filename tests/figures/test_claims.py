@@ -56,6 +56,12 @@ def test_with_equal_trials_bda_and_bvfim_are_first_and_the_other_four_below_no_c
     assert best < one(file["baselines"], method=ALONE)["F1"]
 
 
+def test_with_equal_trials_on_mnist_bda_is_first_and_four_are_below_no_cleaning():
+    accuracy = {row["method"]: row["accuracy"] for row in result("cleaning-trials-h200")["runs"]}
+    assert max(accuracy, key=accuracy.__getitem__) == "BDA"
+    assert accuracy["BVFIM"] > at("mnist", "relu", "no cleaning", "accuracy") > max(accuracy[name] for name in FOUR)
+
+
 def test_the_label_cleaner_is_ahead_of_cleanlab_in_every_column():
     columns = result("labels")["columns"]
     places = {(row["data"], row["noise"], row["trusted"]) for row in columns}
