@@ -20,7 +20,7 @@ SOLVER = [
     "core.following", "core.one_scale", "core.range_test", "core.history", "core.single_loop",
     "checkpoint", "core.solution", "core.stepper", "core.run",
     "core.lower_minimum", "core.refit", "callbacks", "core.solve",
-    "core.batched",
+    "core.batched", "core.refit_many",
     "core.solve_many",
     "core.hypergradient", "core.memory", "core.check", "core.compare",
     "testproblems", "core",

@@ -144,8 +144,7 @@ def mean_values(
 
 def judged(run: Run, solution: Solution) -> Solution:
     """The solution with its lower gap and F after a refit, for at most a tenth of the cost of the run."""
-    spent = solution.evaluations
-    gradients = spent["upper"] + spent["lower"] + 2 * (spent["hvp"] + spent["jvp"]) + VALUE * spent["forward"]
+    gradients = gradients_of(solution)
     looks = max(1, min(LOOKS, int(SHARE * gradients / (12 * VALUE)))) if run.draws.given else 1
     test = RANGE_TEST if run.draws.given else 0
     steps = min(int(SHARE * gradients - 6 * VALUE * looks - test), LONGEST)
@@ -155,13 +154,31 @@ def judged(run: Run, solution: Solution) -> Solution:
     first = run.draws.draw()
     y = descended(own, solution.x, solution.y, first, run.draws.draw, steps)
     ys = [solution.y, y, solution.z]
-    (F_y, f_y), (F, f), (F_z, _) = mean_values(own, solution.x, ys, first, run.draws.draw, looks)
+    at_y, refit, (F_z, _) = mean_values(own, solution.x, ys, first, run.draws.draw, looks)
+    return worth(solution, at_y, refit, F_z, alone=isinstance(run.method, StochasticBVFIM))
+
+
+def gradients_of(solution: Solution) -> float:
+    """What a run cost, in gradients."""
+    spent = solution.evaluations
+    return spent["upper"] + spent["lower"] + 2 * (spent["hvp"] + spent["jvp"]) + VALUE * spent["forward"]
+
+
+def worth(solution: Solution, at_y: list[float], refit: list[float], at_z: float, alone: bool = False) -> Solution:
+    """The solution with what its y is worth, where that can be told.
+
+    Args:
+        solution: the solution.
+        at_y, refit: F and f at y and after a refit; at_z: F at z.
+        alone: as for :func:`doubted`.
+    """
+    (F_y, f_y), (F, f) = at_y, refit
     if not all(map(math.isfinite, (f_y, F, f))):
         return solution
-    fallen = abs(run.rows[0]["upper"] - F_y)
-    doubts = doubted(F_y, F, F_z, fallen, alone=isinstance(run.method, StochasticBVFIM))
+    fallen = abs(solution.rows[0]["upper"] - F_y)
+    doubts = doubted(F_y, F, at_z, fallen, alone)
     slack = F_y < F and apart(F_y, F, fallen)
-    return replace(solution, lower_gap=f_y - f, upper_refit=F, uses_slack=slack, upper_z=F_z, doubts=doubts)
+    return replace(solution, lower_gap=f_y - f, upper_refit=F, uses_slack=slack, upper_z=at_z, doubts=doubts)
 
 
 def apart(at_y: float, refit: float, fallen: float = 0.0) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from bvfim import tree
-from bvfim.core.arguments import check_function, check_steps, check_time_limit, checked_callbacks
+from bvfim.core.arguments import check_flag, check_function, check_steps, check_time_limit, checked_callbacks
 from bvfim.core.batched import AdaptiveBatch, Batch, EstimatorBatch, row
 from bvfim.core.problem import Problem, as_problem
+from bvfim.core.refit_many import judged_together
 from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
 from bvfim.core.solve import drive, solve
@@ -65,6 +66,7 @@ def solve_many(
     *,
     callbacks: Iterable[Callback] = (),
     time_limit: float | None = None,
+    refit: bool = True,
     **options: Any,
 ) -> list[Solution]:
     """Solve a problem independently from many starts, stacked along the first dimension of every leaf.
@@ -83,6 +85,7 @@ def solve_many(
         callbacks: functions of the run, called after each step; if one returns True, all starts stop. In a batch the
             run's x and y have a row for each start, and its history has means over the active starts.
         time_limit: stop all starts after this many seconds.
+        refit: solve the lower level again at the end, as :func:`bvfim.solve` does; in a batch for all starts at once.
         options: other options of :func:`bvfim.solve`, for methods that estimate a hypergradient; with any option other
             than ``optimizer``, the starts run one after another.
 
@@ -104,12 +107,13 @@ def solve_many(
     notify = progress or (lambda done, total: None)
     check_function(notify, "progress", 2, "a function of the work done and the whole work")
     check_time_limit(time_limit)
+    check_flag(refit, "refit")
     called = checked_callbacks(callbacks)
     if "resume" in options:
         raise MethodError("solve_many does not support resume: a checkpoint holds one run")
     mover = _mover(chosen, problem, xs, ys, steps, options)
     if mover is None:
-        return _one_by_one(problem, xs, ys, chosen, steps, notify, called, time_limit, options)
+        return _one_by_one(problem, xs, ys, chosen, steps, notify, called, time_limit, {**options, "refit": refit})
     xs, ys = _inside(problem, xs, ys)
     run = ManyRun(problem, xs, ys, chosen, mover, steps)
     for caution in chosen.cautions(steps):
@@ -123,7 +127,8 @@ def solve_many(
         else:
             notify(run.k, run.steps)
 
-    return run.solutions(drive(run, [tell, *called], time_limit))
+    found = run.solutions(drive(run, [tell, *called], time_limit))
+    return judged_together(problem, found) if refit else found
 
 
 def _mover(method: Chosen, problem: Problem, xs: Tree, ys: Tree, steps: int, options: dict[str, Any]) -> Batch | None:

@@ -146,8 +146,8 @@ def _runs(config: Config, pair: tuple[int, str]) -> list[dict[str, Any]]:
 
 def _solutions(problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Chosen, config: Config) -> list[Solution]:
     if isinstance(method, bvfim.AdaptiveBVFIM):
-        return bvfim.solve_many(problem, xs, ys, method)
-    return bvfim.solve_many(problem, xs, ys, method, steps=config.steps, optimizer=adam(config.lr))
+        return bvfim.solve_many(problem, xs, ys, method, refit=False)
+    return bvfim.solve_many(problem, xs, ys, method, steps=config.steps, optimizer=adam(config.lr), refit=False)
 
 
 def _judged(test: TestProblem, solution: Solution) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def ends(method: Any, a: float, rate: float, config: Config) -> pd.DataFrame:
         options["optimizer"] = partial(torch.optim.Adam, lr=rate)
         steps = {step: rate for step in ("lr", "z_lr", "y_lr") if hasattr(method, step)}
         method = replace(method, **steps)
-    found = bvfim.solve_many(sine(a).problem, xs, ys, method, updates(method, config.steps), **options)
+    found = bvfim.solve_many(sine(a).problem, xs, ys, method, updates(method, config.steps), refit=False, **options)
     finished(*found)
     rows = [(float(s.x), float(s.y), s.lower + 1, s.status.value) for s in found]
     table = pd.DataFrame(rows, columns=["x", "y", "gap", "status"])
