@@ -29,8 +29,8 @@ def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solutio
     Example:
         >>> import torch, bvfim
         >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
-        >>> starts = torch.linspace(-1, 1, 3)[:, None]
-        >>> found = bvfim.solve_many(problem, starts, starts, bvfim.RHG(10, 0.1), steps=20)
+        >>> starts = torch.linspace(-1, 0, 3, dtype=torch.float64)[:, None]
+        >>> found = bvfim.solve_many(problem, starts, starts, bvfim.RHG(2, 0.1), steps=20)
         >>> all(s.lower_gap > 0 for s in found)
         True
     """
