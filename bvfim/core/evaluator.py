@@ -223,7 +223,7 @@ class At:
         self.note(upper=1, lower=2, forward=1)
         start = tree.detach(start)
 
-        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, ...]:
             if self.problem.joint is None:
                 F, noise = self.F(u, y), self.random_state()
                 f = self.f(u, y)
@@ -233,11 +233,11 @@ class At:
             self.restore_random_state(noise)
             f_z = self.f(u, z)
             self.restore_random_state(noise)
-            f_0 = self.f(u, start)
-            return a * F + b * (f - (1 - rho) * f_z - rho * f_0), (F, f, f_z, f_0)
+            return F, f, f_z, self.f(u, start)
 
-        value, pull, (F, f, f_z, f_0) = self.backend.vjp(saddle, self.u, y, z, has_aux=True)
-        in_u, in_y, in_z = pull(torch.ones_like(value))
+        (F, f, f_z, f_0), pull, _ = self.backend.vjp(saddle, self.u, y, z)
+        of_F, of_f = a * torch.ones_like(F), b * torch.ones_like(f)
+        in_u, in_y, in_z = pull((of_F, of_f, (rho - 1) * of_f, -rho * of_f))
         return Saddle(F, f, f_z, f_0, self.pull(in_u), in_y, in_z)
 
     def random_state(self) -> Tensor | None:

@@ -184,7 +184,7 @@ class SingleLoop(Optimised[StochasticState]):
         moved_x = problem.project_x(self.x.step(gradient))
         self.x.put(tree.where(torch.as_tensor(moves) > 0, moved_x, before))
         values = (seen.upper, seen.lower, seen.lower_z, seen.lower_start, tree.norm(gradient), tree.norm(x))
-        return x, (y, z), {"all": torch.stack([v.double() for v in values])}
+        return x, (y, z), {"all": torch.stack(values).double()}
 
     # -- what the optimisers hold --
 
