@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tests.figures.mapped_tables import CLEANED
@@ -103,7 +102,6 @@ def small_problems() -> list[Sentence]:
     """The trials on digits, and the test problems."""
     file = result("cleaning-trials-cpu")
     (alone,) = [row["accuracy"] for row in file["baselines"] if row["method"] == "trusted rows alone"]
-    now = one(result("adaptive-new-parts-cpu")["runs"], **{"": "whole"})
     problems = result("problems-cpu")
     return [
         (
@@ -113,7 +111,6 @@ def small_problems() -> list[Sentence]:
         ("after {} upper steps, when its regularisers are at {}", 300, 1.01**-300),
         ("Shares of {} starts", result("toy-starts-cpu")["starts"]),
         ("{} problems with known optima, {} starts each", len(problems["problems"]) / 5, problems["config"]["starts"]),
-        ("with them it solves {} of {} and all {} after", *map(int, re.findall(r"\d+", now["starts solved"])), 21),
     ]
 
 
