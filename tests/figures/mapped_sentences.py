@@ -190,6 +190,7 @@ def speed() -> list[Sentence]:
         for way in ("auto", "compile")
     )
     ours = [run for run in loops if run["way"] == "auto" and run["tf32"] and "ms" in run]
+    on_cpu = result("single-loop-nested-cpu")["runs"]
     again = [next(run for run in ours if run["split"] == split) for split in (1, 2)]
     nested = [run for run in loops if run["method"] == "BVFIM nested" and run["tf32"]]
     return [
@@ -215,6 +216,7 @@ def speed() -> list[Sentence]:
             "the range test and the recording take {} s, compiling {} s; the first run of a process takes {} and {} s",
             *(runs[i]["range_test_and_recording"] for i in (1, 0) for runs in (recorded, compiled)),
         ),
+        ("a run takes {} s, and a nested one {} s", *(run["seconds"] for run in on_cpu)),
         ("takes {} s once recorded, {} s in all", nested[0]["recorded"], nested[0]["seconds"]),
         (
             "({}, {} and {} % on three splits, against {}, {} and {})",
