@@ -1,7 +1,7 @@
 """Hyper-cleaning with as many trials for every method: what tuning, and BVFIM's regularisers, are worth.
 
 The problem is that of `bvfim reproduce cleaning` with ReLU; on digits 400 noisy rows, 400 trusted ones, 32 hidden
-units, 16 upper steps; on the other data sets its full size. Each row gets nine trials on the first split, three lower
+units, 16 upper steps; at full size on the other data sets. Each row gets nine trials on the first split, three lower
 steps by three steps of Adam on x; the best on held-out validation rows is then run on every split. BVFIM appears with
 other regularisers mu1 = theta at first, too. The paper's are 1, fall by 1.01 a step, and so get 300 upper steps; they
 are also run exactly as printed, with nothing to choose.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -47,8 +48,10 @@ class Row:
 
     def run(self, problem: str, device: str, lr: float, x_lr: float, seed: int) -> pd.Series:
         """One run, at the step that is best on the held-out rows."""
-        asked = Config((problem,), (self.method,), steps=self.upper, regulariser=self.regulariser, device=device)
-        return by_held(trace(problem, ACTIVATION, self.method, lr, seed, replace(asked, x_lr=x_lr))).iloc[-1]
+        config = Config(
+            (problem,), (self.method,), steps=self.upper, x_lr=x_lr, regulariser=self.regulariser, device=device
+        )
+        return by_held(trace(problem, ACTIVATION, self.method, lr, seed, config)).iloc[-1]
 
     def measured(self, problem: str, device: str, seeds: int) -> dict[str, Any]:
         """The best trial of the first split, on all splits; among equals the first."""
@@ -95,8 +98,13 @@ def main() -> None:
     baselines = [{"method": name, **summary(own.dropna(axis=1))} for name, own in others.groupby("method", sort=False)]
     print(pd.DataFrame([*rows, *baselines]).to_string())
     if chosen.out:
-        where = f" --data {chosen.data} --device {chosen.device}" if chosen.data != "digits" else ""
-        command = f"python benchmarks/cleaning_trials.py --seeds {chosen.seeds}{where}"
+        asked = "".join(
+            f" --{name} {value}"
+            for name, value in vars(chosen).items()
+            if name not in ("out", "only") and value != options.get_default(name)
+        )
+        only = " --only " + shlex.join(chosen.only) if chosen.only else ""
+        command = f"python benchmarks/cleaning_trials.py{asked}{only}"
         about = {"command": command, "machine": machine(), "runs": rows, "baselines": baselines}
         chosen.out.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
 

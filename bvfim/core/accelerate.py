@@ -50,7 +50,7 @@ class Recordable(Protocol):
 
     @property
     def memory(self) -> list[Tensor]:
-        """What a step changes in place, besides what it returns."""
+        """What a step changes in place; it may also return these tensors."""
         ...
 
     def numbers(self, k: int) -> dict[str, float]:
@@ -115,7 +115,7 @@ def under_way(t: Tensor) -> Callable[[], list[float]]:
         return t.tolist
     here = torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True)
     there = torch.cuda.Event()
-    there.record()
+    there.record(torch.cuda.current_stream(t.device))
 
     def numbers() -> list[float]:
         there.synchronize()
@@ -196,7 +196,7 @@ class Recording:
         return id(t) not in self.memory
 
     def replay(self, x: Tree, state: Any, data: Any, numbers: dict[str, float]) -> Found:
-        """The step on these inputs. The gradient is overwritten by the next replay; the state is a copy."""
+        """The step on these inputs. The next replay overwrites the gradient, and what is the method's own memory."""
         given, drawn = tree.leaves((x, state)), tree.leaves(data)
         # What is given again is there already; a batch may be filled anew in place.
         before = [*(self.given or [None] * len(given)), *([None] * len(drawn))]

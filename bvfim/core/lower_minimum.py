@@ -14,6 +14,9 @@ from bvfim.interior.space import Space
 from bvfim.sets import Box, per_leaf
 from bvfim.tree import Tree
 
+EXACT = 2e-16
+"""f is low enough where it can fall by no more than this, relative to max(|f|, 1)."""
+
 
 class _Lower:
     """f(x, .) as a function of one flat row; every trial brings its gradient along."""
@@ -47,7 +50,7 @@ class _Lower:
 
 
 def lower_minimum(
-    at: At, y: Tree, max_iterations: int = 1000, tol: float = 2e-16, target: float = -math.inf
+    at: At, y: Tree, max_iterations: int = 1000, tol: float = EXACT, target: float = -math.inf
 ) -> tuple[Tree, float] | None:
     """A local minimiser of f(x, .) near y by projected L-BFGS, and its value; ``None`` if Y is not a box.
 

@@ -29,6 +29,10 @@ SHARE = 0.1
 """The refit of a run costs at most this share of the run."""
 LOOKS = 20
 """F and f are means over at most this many draws."""
+VALUES = 6
+"""The values of F and f at y, after the refit and at z."""
+BROKEN = (Status.NON_FINITE, Status.INTERRUPTED)
+"""Runs that ended so are not judged."""
 VALUE = 1 / 3
 """What a value costs, as a share of a gradient."""
 RANGE_TEST = 45
@@ -145,10 +149,10 @@ def mean_values(
 def judged(run: Run, solution: Solution) -> Solution:
     """The solution with its lower gap and F after a refit, for at most a tenth of the cost of the run."""
     gradients = gradients_of(solution)
-    looks = max(1, min(LOOKS, int(SHARE * gradients / (12 * VALUE)))) if run.draws.given else 1
+    looks = max(1, min(LOOKS, int(SHARE * gradients / (2 * VALUES * VALUE)))) if run.draws.given else 1
     test = RANGE_TEST if run.draws.given else 0
-    steps = min(int(SHARE * gradients - 6 * VALUE * looks - test), LONGEST)
-    if steps < 1 or not run.rows or solution.status in (Status.NON_FINITE, Status.INTERRUPTED):
+    steps = min(int(SHARE * gradients - VALUES * VALUE * looks - test), LONGEST)
+    if steps < 1 or not run.rows or solution.status in BROKEN:
         return solution
     own = run.problem.counted_anew()
     first = run.draws.draw()
@@ -175,7 +179,7 @@ def worth(solution: Solution, at_y: list[float], refit: list[float], at_z: float
     (F_y, f_y), (F, f) = at_y, refit
     if not all(map(math.isfinite, (f_y, F, f))):
         return solution
-    fallen = abs(solution.rows[0]["upper"] - F_y)
+    fallen = abs(solution.rows[0].get("upper", F_y) - F_y)  # a method of a user may report nothing
     doubts = doubted(F_y, F, at_z, fallen, alone)
     slack = F_y < F and apart(F_y, F, fallen)
     return replace(solution, lower_gap=f_y - f, upper_refit=F, uses_slack=slack, upper_z=at_z, doubts=doubts)

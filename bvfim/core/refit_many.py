@@ -5,20 +5,15 @@ from __future__ import annotations
 import torch
 
 from bvfim import tree
+from bvfim.core.lower_minimum import EXACT
 from bvfim.core.problem import Problem
-from bvfim.core.refit import LONGEST, SHARE, VALUE, gradients_of, worth
+from bvfim.core.refit import BROKEN, LONGEST, SHARE, VALUE, VALUES, gradients_of, worth
 from bvfim.core.solution import Solution
 from bvfim.interior.batch import KINDS, Batch
 from bvfim.interior.lbfgs import Memory, Points, minimise
 from bvfim.interior.lower import LowerFunction
 from bvfim.interior.space import Space
 from bvfim.sets import per_leaf
-from bvfim.status import Status
-
-EXACT = 2e-16
-"""f is low enough where it can fall by no more than this, relative to max(|f|, 1), as for a single refit."""
-VALUES = 6
-"""Values of F and f that are looked at: at y, after the refit, and at z."""
 
 
 def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solution]:
@@ -34,8 +29,7 @@ def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solutio
         >>> all(s.lower_gap > 0 for s in found)
         True
     """
-    broken = (Status.NON_FINITE, Status.INTERRUPTED)
-    judged = [i for i, s in enumerate(solutions) if s.rows and s.status not in broken]
+    judged = [i for i, s in enumerate(solutions) if s.rows and s.status not in BROKEN]
     own = [solutions[i] for i in judged]
     spent = sum(gradients_of(s) for s in own) / max(len(own), 1)
     steps = min(int(SHARE * spent - VALUES * VALUE), LONGEST)
@@ -50,7 +44,7 @@ def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solutio
     function = LowerFunction(at, EXACT * f.abs().clamp_min(1.0))
     points, _ = minimise(function, Points(y, f, gradient), at.of_y, Memory.empty(y), steps)
     values = (torch.stack(at.values(v), 1).tolist() for v in (y, points.w, z))
-    found = dict(enumerate(solutions))
+    found = list(solutions)
     for i, at_y, refit, (F_z, _) in zip(judged, *values, strict=True):
         found[i] = worth(solutions[i], at_y, refit, F_z)
-    return list(found.values())
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,11 +76,16 @@ class Moved:
             if own is not new:
                 own.copy_(new)
 
+    @torch.no_grad()
     def step(self, gradient: Tree) -> Tree:
         """The variable, after a step."""
         for p, g in zip(self.parameters, tree.leaves(gradient), strict=True):
             p.grad = g
         self.optimizer.step()
+        for own, p in zip(tree.leaves(self.variable), self.parameters, strict=True):
+            if own.data_ptr() != p.data_ptr():  # the optimiser gave its parameter new memory
+                own.copy_(p)
+                p.data = own
         return self.variable
 
 
@@ -125,7 +130,6 @@ class SingleLoop(Optimised[StochasticState]):
         self.random, self.calm = False, 1.0
         self.taken: Estimate | None = None
         self.weights: dict[str, Any] = {}
-        self.given: list[tuple[Tensor, int]] = []  # copies of what the optimisers hold, as they were given away
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """The method's state."""
@@ -176,44 +180,43 @@ class SingleLoop(Optimised[StochasticState]):
         last = max(self.method.inner_steps, 1 if self.noisy else WHOLE) - 1
         for t in range(last + 1):
             seen = _saddle(at if t == last else at.turn(t), y, z, start, a, b, rho)
+            values = torch.stack([seen.upper, seen.lower, seen.lower_z, seen.lower_start])  # which may be views of y
             gradients = (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z))
-            for moved, gradient in zip(self.lower, [gradients] if len(self.lower) == 1 else gradients, strict=True):
+            for moved, gradient in zip(self.lower, self._by_optimiser(gradients), strict=True):
                 moved.step(gradient)
             self._put_pair(problem.project_y(y), problem.project_y(z))
         gradient, before = tree.scale(1 / a, seen.in_x), tree.clone(x)
         moved_x = problem.project_x(self.x.step(gradient))
         self.x.put(tree.where(torch.as_tensor(moves) > 0, moved_x, before))
-        values = (seen.upper, seen.lower, seen.lower_z, seen.lower_start, tree.norm(gradient), tree.norm(x))
-        return x, (y, z), {"all": torch.stack(values).double()}
+        norms = torch.stack([tree.norm(gradient), tree.norm(x)])
+        return x, (y, z), {"all": torch.cat([values.double(), norms.double()])}
 
     # -- what the optimisers hold --
 
+    def _by_optimiser(self, pair: tuple[Tree, Tree]) -> Sequence[Tree]:
+        """What belongs to y and to z: together where one optimiser holds both, which saves launches."""
+        return [pair] if len(self.lower) == 1 else pair
+
     @property
     def _pair(self) -> tuple[Tree, Tree]:
-        """y and z, held by one optimiser where it is our own, which saves launches, or by one each."""
+        """y and z."""
         y, z = self.lower[0].variable if len(self.lower) == 1 else (moved.variable for moved in self.lower)
         return y, z
 
-    def _put_pair(self, *pair: Tree) -> None:
-        for moved, v in zip(self.lower, [pair] if len(self.lower) == 1 else pair, strict=True):
+    def _put_pair(self, y: Tree, z: Tree) -> None:
+        for moved, v in zip(self.lower, self._by_optimiser((y, z)), strict=True):
             moved.put(v)
 
-    def _put(self, x: Tree, *pair: Tree) -> None:
-        """Put x, y and z there, unless the optimisers hold them already: a callback may have moved them."""
-        leaves = tree.leaves((x, pair))
-        held = len(leaves) == len(self.given) and all(
-            new is own and new._version == version for new, (own, version) in zip(leaves, self.given, strict=True)
-        )
-        if not held:
-            self.x.put(x)
-            self._put_pair(*pair)
+    @torch.no_grad()
+    def _put(self, *given: Tree) -> None:
+        """Put x, y and z there, in one launch: a callback may have moved them, or a step broken off."""
+        torch._foreach_copy_(tree.leaves((self.x.variable, *self._pair)), tree.leaves(given))
 
     def _copied(self) -> tuple[Tree, Tree, Tree]:
         """Copies of x, y and z, in one launch."""
         held = (self.x.variable, *self._pair)
         leaves = [torch.empty_like(t) for t in tree.leaves(held)]
         torch._foreach_copy_(leaves, tree.leaves(held))
-        self.given = [(t, t._version) for t in leaves]
         x, y, z = tree.unflatten(held, leaves)
         return x, y, z
 
@@ -273,7 +276,7 @@ class SingleLoop(Optimised[StochasticState]):
 
     def load(self, x: Tree, state: StochasticState, saved: dict[str, Any]) -> None:
         """Continue from saved states; y and z have optimisers as soon as the run has taken a step."""
-        self.taken, self.lower, self.given = None, [], []  # what was recorded reads the optimisers of before
+        self.taken, self.lower = None, []  # what was recorded reads the optimisers of before
         if saved["optimizer_y"] is not None:
             self._build(state.y, 1.0)  # the step is in the saved state
         self._load_parts(saved)

@@ -85,7 +85,8 @@ def solve_many(
         callbacks: functions of the run, called after each step; if one returns True, all starts stop. In a batch the
             run's x and y have a row for each start, and its history has means over the active starts.
         time_limit: stop all starts after this many seconds.
-        refit: solve the lower level again at the end, as :func:`bvfim.solve` does; in a batch for all starts at once.
+        refit: solve the lower level again at the end, as :func:`bvfim.solve` does; in a batch for all starts at
+            once, by projected L-BFGS whatever the set.
         options: other options of :func:`bvfim.solve`, for methods that estimate a hypergradient; with any option other
             than ``optimizer``, the starts run one after another.
 

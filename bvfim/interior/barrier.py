@@ -161,7 +161,7 @@ class Barrier:
         return of_F + of_f
 
     def _due(self, rows: Tensor) -> Tensor:
-        """Those of the rows where the curvature of f pays; one entry of y can't be ill-conditioned, and has time."""
+        """Where measuring the curvature of f pays: a single entry of y, never ill-conditioned, waits for parting."""
         due = self.curvature.take(rows).due(self.interior.batch.counts[self.members[rows]])
         return (due & (self.settings.parted[rows] | (self.known.z.shape[1] > 1))).nonzero()[:, 0]
 

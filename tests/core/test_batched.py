@@ -192,6 +192,7 @@ def test_a_method_of_a_users_own_may_report_nothing_but_not_anything():
     problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
     xs = torch.ones(3, 1).double()
     assert [s.steps for s in bvfim.solve_many(problem, xs, xs, Bare(), 2)] == [2, 2, 2]
+    assert bvfim.solve(problem, xs[0], xs[0], Bare(), steps=100).lower_gap >= 0
     refused = pytest.raises(bvfim.MethodError, match="must return a gradient shaped like x")
     with pytest.warns(bvfim.BvfimWarning, match="one after another"), refused:
         bvfim.solve_many(problem, xs, xs, Bare(wrong=True), 2)

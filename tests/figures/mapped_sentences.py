@@ -136,8 +136,21 @@ def labels() -> list[Sentence]:
         spent, left = both("seconds", group=group)
         return [spent - left, spent]
 
+    nested, single = (
+        {row["group"]: row for row in result("cleaner-network-cpu")["means"] if row["network"] == name}
+        for name in ("nested", "single loop")
+    )
     patches = "human, by patches"
     return [
+        (
+            "the network takes {} s in the place of {} on people's labels",
+            *(way["human"]["seconds"] for way in (single, nested)),
+        ),
+        ("the cleaner is as good with it (F1 {} with either)", single["synthetic"]["F1"]),
+        (
+            "it is not: F1 {} against {}, average precision {} against {}",
+            *(way["human"][key] for key in ("F1", "AP") for way in (single, nested)),
+        ),
         ("three draws; {} columns of synthetic noise and {} of people's", len(columns) - len(people), len(people)),
         ("in each of the {} columns, and in none of them does cleaning cost", len(columns)),
         ("calibration costs average precision ({} against {})", group(whole, "AP"), group("without calibration", "AP")),
