@@ -93,18 +93,18 @@ def main() -> None:
     for row in [row for row in ROWS if not chosen.only or row.name in chosen.only]:
         rows.append(replace(row, upper=chosen.upper or row.upper).measured(chosen.data, chosen.device, chosen.seeds))
         print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    asked = Config((chosen.data,), device=chosen.device)
-    others = pd.concat([reference(chosen.data, ACTIVATION, seed, asked) for seed in range(chosen.seeds)])
+    config = Config((chosen.data,), device=chosen.device)
+    others = pd.concat([reference(chosen.data, ACTIVATION, seed, config) for seed in range(chosen.seeds)])
     baselines = [{"method": name, **summary(own.dropna(axis=1))} for name, own in others.groupby("method", sort=False)]
     print(pd.DataFrame([*rows, *baselines]).to_string())
     if chosen.out:
-        asked = "".join(
+        given = "".join(
             f" --{name} {value}"
             for name, value in vars(chosen).items()
             if name not in ("out", "only") and value != options.get_default(name)
         )
         only = " --only " + shlex.join(chosen.only) if chosen.only else ""
-        command = f"python benchmarks/cleaning_trials.py{asked}{only}"
+        command = f"python benchmarks/cleaning_trials.py{given}{only}"
         about = {"command": command, "machine": machine(), "runs": rows, "baselines": baselines}
         chosen.out.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
 
