@@ -236,7 +236,7 @@ class At:
             return F, f, f_z, self.f(u, start)
 
         (F, f, f_z, f_0), pull, _ = self.backend.vjp(saddle, self.u, y, z)
-        of_F, of_f = a * torch.ones_like(F), b * torch.ones_like(f)
+        of_F, of_f = _weight(a, F), _weight(b, f)
         in_u, in_y, in_z = pull((of_F, of_f, (rho - 1) * of_f, -rho * of_f))
         return Saddle(F, f, f_z, f_0, self.pull(in_u), in_y, in_z)
 
@@ -335,6 +335,11 @@ class At:
         variables = iter(u[count:])
         data = [next(variables) if _is_float(t) else t for t in self._context]
         return x, tree.unflatten(self._structure, data)
+
+
+def _weight(number: Number, of: Tensor) -> Tensor:
+    """The weight of a value, as a scalar like it."""
+    return number.to(of.dtype) if isinstance(number, Tensor) else torch.full_like(of, number)
 
 
 def _is_float(leaf: Any) -> bool:

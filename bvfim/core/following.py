@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from bvfim import tree
 from bvfim.core.accelerate import Estimate
@@ -144,9 +145,14 @@ def stepped(optimizer: torch.optim.Optimizer, parameters: list[Tensor], variable
     return tree.unflatten(variable, parameters)
 
 
+def watches(scheduler: Scheduler) -> TypeGuard[ReduceLROnPlateau]:
+    """Whether a scheduler looks at a value: it waits for a plateau."""
+    return isinstance(scheduler, ReduceLROnPlateau)
+
+
 def advance(scheduler: Scheduler, value: Tensor | float) -> None:
     """One step of a scheduler; one that waits for a plateau looks at the value."""
-    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+    if watches(scheduler):
         scheduler.step(float(value))
     else:
         scheduler.step()

@@ -16,7 +16,7 @@ from torch.optim import Adam, Rprop
 from bvfim import tree
 from bvfim.core.accelerate import Estimate, Found, estimate_of, under_way
 from bvfim.core.evaluator import At, Saddle
-from bvfim.core.following import Optimised, Part, advance, made, scheduled
+from bvfim.core.following import Optimised, Part, Scheduler, advance, made, scheduled, watches
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
@@ -151,6 +151,8 @@ class SingleLoop(Optimised[StochasticState]):
         _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
         numbers = under_way(seen["all"])
         x, y, z = self._copied()
+        if settled := k >= WAIT * self.steps:  # from here on no step of y shortens, so none waits for the numbers
+            self._advance(lambda scheduler: not watches(scheduler))
         F, f, f_z, f_0, grad_norm, x_norm = numbers()
         multiplier, rho = self.weights["b"] / self.weights["a"], self.weights["rho"]
         tracking = tracking.followed(f, f_z, f_0, self.steps, self.noisy)
@@ -165,8 +167,7 @@ class SingleLoop(Optimised[StochasticState]):
             "x_norm": x_norm,
         }
         self.calm = tracking.calm
-        for moved, value in zip(self._moved, (F, f, f_z), strict=False):
-            advance(moved.scheduler, value)
+        self._advance(lambda scheduler: watches(scheduler) or not settled, (F, f, f_z))
         return x, StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64)), report
 
     def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree], k: int, data: Data) -> Found:
@@ -219,6 +220,12 @@ class SingleLoop(Optimised[StochasticState]):
         torch._foreach_copy_(leaves, tree.leaves(held))
         x, y, z = tree.unflatten(held, leaves)
         return x, y, z
+
+    def _advance(self, due: Callable[[Scheduler], bool], values: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
+        """A step of the schedulers that are due, of x, y and z with these values."""
+        for moved, value in zip(self._moved, values, strict=False):
+            if due(moved.scheduler):
+                advance(moved.scheduler, value)
 
     # -- recording --
 
