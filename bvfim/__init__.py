@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bvfim.core.solve import solve as solve
     from bvfim.core.solve_many import solve_many as solve_many
     from bvfim.core.stepper import Stepper as Stepper
+    from bvfim.distributed.twins import Twins as Twins
     from bvfim.interior.certificate import Certificate as Certificate
     from bvfim.labels.cleaner import LabelCleaner as LabelCleaner
     from bvfim.methods import BDA as BDA
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from bvfim.status import DataError as DataError
     from bvfim.status import MethodError as MethodError
     from bvfim.status import ProblemError as ProblemError
+    from bvfim.status import RankError as RankError
     from bvfim.status import Status as Status
     from bvfim.tree import parameters as parameters
 
@@ -76,6 +78,7 @@ NAMES = {
     "bvfim.core.solve": ("solve",),
     "bvfim.core.stepper": ("Stepper",),
     "bvfim.tree": ("parameters",),
+    "bvfim.distributed.twins": ("Twins",),
     "bvfim.interior.certificate": ("Certificate",),
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
@@ -85,7 +88,7 @@ NAMES = {
     "bvfim.sets": ("Ball", "Box", "Simplex"),
     "bvfim.status": (
         "BreakdownError", "BvfimError", "BvfimWarning", "CheckpointError", "DataError", "MethodError", "ProblemError",
-        "Status",
+        "RankError", "Status",
     ),
 }  # fmt: skip
 """Where each public name lives."""

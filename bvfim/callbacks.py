@@ -96,8 +96,7 @@ class ProgressBar:
             return
         if self._bar is None:
             self._start(run)
-        description = f"{self.title}  {_values(run)}"
-        self._bar.update(self._task, completed=run.k, description=description, pace=_pace(run))
+        self._bar.update(self._task, completed=run.k, description=f"{self.title}  {_values(run)}", pace=_pace(run))
 
     def _start(self, run: Run) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -116,11 +115,10 @@ class ProgressBar:
 
     def finish(self, run: Run) -> None:
         """Stop the bar where it is, or print the last step."""
-        said = self._last >= run.started and self._k == run.k
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        elif run.rows and not said and self._due(run):
+        elif run.rows and not (self._last >= run.started and self._k == run.k) and self._due(run):
             self._say(run)
 
     def _say(self, run: Run) -> None:
@@ -169,11 +167,11 @@ class Checkpoint:
     :class:`bvfim.CheckpointError`, and the previous checkpoint is kept.
 
     Args:
-        path: the file to write; replaced atomically. Only one run may write to it at a time.
+        path: the file to write, with ``mesh=`` the folder; replaced atomically. Only one run may write to it at a time.
         every: the number of steps between two saves; None to save by minutes only.
         minutes: also save when this many minutes have passed since the last save, or since the run began or resumed.
         keep: how many files to keep: ``path`` and its predecessors ``path.old-1`` and so on, which a resumed run falls
-            back to if ``path`` is damaged.
+            back to if ``path`` is damaged. Of folders, one is kept.
 
     Example:
         >>> import tempfile, torch, bvfim
@@ -206,14 +204,16 @@ class Checkpoint:
 
     def __call__(self, run: Run) -> None:
         """Save if it is due."""
-        waited = time.monotonic() - max(self._last, run.started)
-        if (self.every is not None and run.k % self.every == 0) or waited >= 60 * self.minutes:
+        due = self.every is not None and run.k % self.every == 0
+        if self.minutes != math.inf:  # each process has its own clock, and all of them save or none does
+            waited = time.monotonic() - max(self._last, run.started)
+            due = run.world.agreed([due or waited >= 60 * self.minutes])[0] > 0
+        if due:
             self._save(run)
 
     def finish(self, run: Run) -> None:
         """Save the final state; a run that broke off within a step keeps its last checkpoint."""
-        tried = self._last >= run.started and self._k == run.k
-        if run.complete and not tried:
+        if run.complete and not (self._last >= run.started and self._k == run.k):
             self._save(run)
 
     def _save(self, run: Run) -> None:

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def write(path: str | os.PathLike[str], content: dict[str, Any], keep: int = 1) 
     if not isinstance(content, dict):
         raise CheckpointError(f"{target}: a checkpoint holds a dict, not a {type(content).__name__}")
     try:
-        text = json.dumps(_pack(content, tensors))
+        text = json.dumps(pack(content, tensors))
+        tensors = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
         if target.is_symlink():  # the link stays, and what it points to is written
             target = target.resolve()
         if target.exists() and not target.is_file():
@@ -100,6 +102,20 @@ def as_path(given: str | os.PathLike[str]) -> Path:
     return Path(given)
 
 
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a checkpoint that several processes wrote: a folder; see :mod:`bvfim.distributed.storage`.
+
+    Example:
+        >>> from bvfim.checkpoint import is_folder
+        >>> is_folder("run.safetensors")
+        False
+    """
+    try:
+        return (as_path(path) / "metadata.json").is_file()
+    except OSError:  # a name that is too long, say
+        return False
+
+
 def _put(target: Path, data: bytes, keep: int) -> None:
     """Write a file beside the target, and move it there."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
@@ -117,7 +133,7 @@ def _put(target: Path, data: bytes, keep: int) -> None:
             # The new one comes first: the one before it may be damaged, and the only good one the oldest.
             temporary.replace(target)
         if before.exists():
-            _shift(before, target, keep)
+            shift(before, target, keep)
     finally:
         temporary.unlink(missing_ok=True)
         before.unlink(missing_ok=True)
@@ -143,8 +159,20 @@ def _link(new: Path, existing: Path) -> None:
         shutil.copyfile(existing, new)
 
 
-def _shift(before: Path, target: Path, keep: int) -> None:
-    """Make ``before`` the first of the older checkpoints, and shift each of these by one."""
+def shift(before: Path, target: Path, keep: int) -> None:
+    """Make ``before`` the first of the older checkpoints, and shift each of these by one.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from bvfim.checkpoint import shift
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Path(folder) / "run"
+        ...     run.touch()
+        ...     shift(run, run, keep=2)
+        ...     [path.name for path in Path(folder).iterdir()]
+        ['run.old-1']
+    """
     names = [before, *(target.with_name(f"{target.name}.old-{i}") for i in range(1, keep))]
     for source, place in reversed(list(itertools.pairwise(names))):
         if source.exists():
@@ -172,7 +200,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         if metadata.get("digest") != _digest(metadata.get("content", ""), tensors):
             raise CheckpointError(f"{source}: the checkpoint is damaged (its digest does not match)")
-        content = _unpack(json.loads(metadata["content"]), tensors)
+        content = unpack(json.loads(metadata["content"]), tensors)
         if not isinstance(content, dict):
             raise TypeError("its content is not a dict")
     except CheckpointError:
@@ -224,33 +252,51 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def _pack(item: Any, tensors: dict[str, Tensor]) -> Any:
+def pack(item: Any, tensors: dict[str, Tensor]) -> Any:
+    """What JSON can hold of a nesting, from which :func:`unpack` makes it again; its tensors are put into a dict.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.checkpoint import pack, unpack
+        >>> tensors = {}
+        >>> pack((3, torch.ones(1)), tensors)
+        {'tuple': [3, {'tensor': '0'}]}
+        >>> unpack({"tuple": [3, {"tensor": "0"}]}, tensors)
+        (3, tensor([1.]))
+    """
     if isinstance(item, Tensor):
         if item.layout != torch.strided or item.is_meta or item.dtype not in _DTYPES:
             raise CheckpointError(
                 f"a checkpoint can't hold a tensor with layout {item.layout} and dtype {item.dtype} on {item.device}"
             )
         name = str(len(tensors))
-        tensors[name] = item.detach().clone().contiguous()
+        tensors[name] = item
         return {"tensor": name}
     if isinstance(item, dict):
-        return {"dict": [[_pack(k, tensors), _pack(v, tensors)] for k, v in item.items()]}
+        return {"dict": [[pack(k, tensors), pack(v, tensors)] for k, v in item.items()]}
     if isinstance(item, list | tuple):
-        return {"list" if type(item) is list else "tuple": [_pack(v, tensors) for v in item]}
+        return {"list" if type(item) is list else "tuple": [pack(v, tensors) for v in item]}
     if item is None or isinstance(item, bool | int | float | str):
         return item
     raise CheckpointError(f"a checkpoint can't hold a {type(item).__name__}")
 
 
-def _unpack(item: Any, tensors: dict[str, Tensor]) -> Any:
+def unpack(item: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of :func:`pack`.
+
+    Example:
+        >>> from bvfim.checkpoint import unpack
+        >>> unpack({"dict": [["k", 3]]}, {})
+        {'k': 3}
+    """
     if not isinstance(item, dict):
         return item
     ((kind, value),) = item.items()
     if kind == "tensor":
         return tensors[value]
     if kind == "dict":
-        return {_unpack(k, tensors): _unpack(v, tensors) for k, v in value}
-    values = [_unpack(v, tensors) for v in value]
+        return {unpack(k, tensors): unpack(v, tensors) for k, v in value}
+    values = [unpack(v, tensors) for v in value]
     return {"list": list, "tuple": tuple}[kind](values)
 
 

@@ -61,6 +61,22 @@ class Status(enum.Enum):
         "An objective decreases without bound. Constrain x and y to sets, or add a regularisation term.",
     )
 
+    RANK_FAILED = (
+        "rank_failed",
+        "A function raised an error on one of the processes, which a warning names, and all of them ended. The last "
+        "complete step is returned; mend the error and resume from a checkpoint.",
+    )
+    RANK_LOST = (
+        "rank_lost",
+        "A process ended or did not answer in time, so the others ended too. The last complete step is returned; start "
+        "all of them again and resume from a checkpoint, on as many processes as you like.",
+    )
+    RANKS_DIFFER = (
+        "ranks_differ",
+        "The processes no longer hold the same x and y: something moved them, or drew random numbers, on one of them "
+        "alone. Seed all alike, and let callbacks do the same on each.",
+    )
+
     def __new__(cls, value: str, advice: str) -> Status:
         """A member from its value and advice."""
         member = object.__new__(cls)
@@ -71,7 +87,13 @@ class Status(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the run ended with a usable result."""
-        return self not in (Status.NON_FINITE, Status.SLACK_LOST, Status.GAP_OPEN, Status.UNBOUNDED)
+        return self not in (
+            Status.NON_FINITE,
+            Status.SLACK_LOST,
+            Status.GAP_OPEN,
+            Status.UNBOUNDED,
+            Status.RANKS_DIFFER,
+        )
 
 
 SOUND = tuple(status.value for status in Status if status.ok)
@@ -136,6 +158,16 @@ class CheckpointError(BvfimError, ValueError):
         >>> bvfim.checkpoint.read("no-such-file")
         Traceback (most recent call last):
         bvfim.status.CheckpointError: no-such-file: there is no such checkpoint
+    """
+
+
+class RankError(BvfimError, RuntimeError):
+    """Something failed on another process of the run, or a process was lost.
+
+    Example:
+        >>> import bvfim
+        >>> issubclass(bvfim.RankError, bvfim.BvfimError)
+        True
     """
 
 

@@ -54,6 +54,7 @@ LAYERS = [
     ("solve, solve_many, Stepper, callbacks", "the one loop, and the run that it drives", "#cfe3f5"),
     ("methods, interior", "one file a method; the interior point, one file an idea", "#cfe3f5"),
     ("descent, unroll, implicit, linear, dynamics", "what methods share", "#cfe3f5"),
+    ("distributed", "sums over processes, sharded networks, their checkpoints", "#cfe3f5"),
     ("problem, evaluator, backends", "F, f and their derivatives, counted in one place", "#cfe3f5"),
     ("status, tree, schedules, sets", "words, trees, numbers that vary, projections", "#cfe3f5"),
 ]

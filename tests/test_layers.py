@@ -14,11 +14,12 @@ ROOT = Path(bvfim.__file__).parent
 
 SOLVER = [
     "version", "status", "core.extras", "core.arguments", "tree", "schedules", "sets",
-    "core.evaluations", "core.backends", "core.draw", "core.evaluator", "core.problem", "core.validate", "core.batches",
-    "dynamics",
+    "core.evaluations", "core.backends", "core.draw", "distributed.mesh", "distributed.world", "core.of_rank",
+    "core.noise", "core.evaluator", "core.problem", "core.validate", "core.batches", "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
     "core.following", "core.one_scale", "core.range_test", "core.history", "core.single_loop",
-    "checkpoint", "core.solution", "core.stepper", "core.run",
+    "distributed.twins", "distributed.module_loop", "core.mover", "checkpoint", "distributed.metadata",
+    "distributed.files", "distributed.storage", "distributed.saving", "core.solution", "core.stepper", "core.run",
     "core.lower_minimum", "core.refit", "callbacks", "core.solve",
     "core.batched", "core.refit_many",
     "core.solve_many",

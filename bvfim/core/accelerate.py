@@ -292,7 +292,7 @@ def estimate_of(method: Recordable, accelerate: str, problem: Problem, x: Tree, 
     require_way(accelerate)
     cuda = tree.leaves(x)[0].is_cuda
     compilable = method.compilable or problem.context is not None
-    why = _unfit(method, cuda, accelerate, compilable)
+    why = _unfit(method, cuda, accelerate, compilable, problem.world.size)
     if accelerate == "auto":
         fits = why is None and cuda and steps >= WORTH_RECORDING and tree.size(y) <= LAUNCH_BOUND
         return Accelerated(method, compile=compilable and steps >= LONG, record=True) if fits else Plain(method)
@@ -304,7 +304,9 @@ def estimate_of(method: Recordable, accelerate: str, problem: Problem, x: Tree, 
     return Accelerated(method, compile=compilable and accelerate == "compile", record=cuda)
 
 
-def _unfit(method: Recordable, cuda: bool, accelerate: str, compilable: bool) -> str | None:
+def _unfit(method: Recordable, cuda: bool, accelerate: str, compilable: bool, processes: int) -> str | None:
+    if processes > 1:
+        return "several processes take the step together"
     if not method.capturable:
         return f"{type(method).__name__} is not known to run the same operations at every step"
     if not cuda and (accelerate == "cudagraph" or not compilable):

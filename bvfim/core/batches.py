@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
 
 from bvfim.core.draw import Draw, Several
+from bvfim.distributed.mesh import place_in
 from bvfim.status import ProblemError
 
 EPOCHS = 1_000_003
@@ -63,6 +66,8 @@ class Shuffled:
         size: the number of rows of a batch; all of them if there are fewer.
         seed: of the order.
         device: where the row numbers are wanted.
+        mesh: a mesh of one dimension, or a process group: each of its ranks gets its share of every batch, and together
+            they see what one process would see. ``rows`` and ``size`` are those of all ranks.
 
     Example:
         >>> import bvfim
@@ -71,7 +76,14 @@ class Shuffled:
         [0, 1, 2, 3, 4, 5]
     """
 
-    def __init__(self, rows: int, size: int, seed: int = 0, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        rows: int,
+        size: int,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        mesh: DeviceMesh | ProcessGroup | None = None,
+    ) -> None:
         for name, number in (("rows", rows), ("size", size)):
             if type(number) is not int or number < 1:
                 raise ProblemError(f"Shuffled: {name} must be a whole number of at least 1, not {number!r}")
@@ -82,6 +94,9 @@ class Shuffled:
         except (RuntimeError, TypeError) as error:
             raise ProblemError(f"Shuffled: device must be one that torch knows, not {device!r}") from error
         self.rows, self.size, self.seed = rows, min(size, rows), seed
+        self._rank, self._ranks = place_in(mesh)
+        if self.size < self._ranks:
+            raise ProblemError(f"Shuffled: batches of {self.size} rows can't be shared by {self._ranks} ranks")
         self._drawn = 0
         self._order: torch.Tensor | None = None
 
@@ -96,7 +111,8 @@ class Shuffled:
             generator = torch.Generator().manual_seed((self.seed * EPOCHS + epoch) % 2**63)
             self._order = torch.randperm(self.rows, generator=generator).to(self.device)
         self._drawn += 1
-        return self._order[i * self.size : (i + 1) * self.size]
+        batch = self._order[i * self.size : (i + 1) * self.size]
+        return batch.tensor_split(self._ranks)[self._rank]
 
     def state_dict(self) -> dict[str, int]:
         """The number of batches drawn."""
@@ -172,6 +188,8 @@ class Stream:
         """The position of the stream."""
         if self._stateful:
             return {"source": self._source.state_dict()}
+        if self._indexed:
+            return {"position": self._position}
         now = self._get_rng()  # may be ahead of the epoch's: another loader can share the generator
         return {"position": self._position, "rng": self._rng if self._position else now, "now": now}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +17,8 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.backends import Backend, Objective, Pullback
 from bvfim.core.draw import Draw, Several
-from bvfim.core.evaluations import Evaluations
+from bvfim.core.noise import random_state, restore_random_state
+from bvfim.core.of_rank import Objectives, OfRank, without
 from bvfim.tree import Tree
 
 Weigh = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -41,59 +42,33 @@ class Saddle(NamedTuple):
     in_z: Tree
 
 
-class Objectives(Protocol):
-    """What an evaluator needs of a :class:`bvfim.Problem`."""
-
-    @property
-    def context(self) -> Callable[[Tree, Any], Tree] | None:
-        """What is computed once per upper step."""
-        ...
-
-    @property
-    def joint(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
-        """F and f from one pass."""
-        ...
-
-    @property
-    def evaluations(self) -> Evaluations:
-        """The counts."""
-        ...
-
-    def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
-        """An objective by name."""
-        ...
-
-    def project_y(self, y: Tree) -> Tree:
-        """The projection of y onto Y."""
-        ...
-
-    @property
-    def y_set(self) -> Any:
-        """Y."""
-        ...
-
-
-class At:
+class At(OfRank):
     r"""The problem at one x: the functions F(x, .) and f(x, .), their derivatives, and the counting.
 
     Everything that depends on x is gathered in ``u``, the list of the leaves of x followed by the
     floating-point leaves of the context c(x). Methods differentiate with respect to u, where c is a
     variable of its own, and :meth:`pull` turns the result into the gradient in x:
     :math:`g_x + (\partial c / \partial x)^\top g_c`.
+
+    Where there are several processes, :meth:`F` and :meth:`f` are what the rows of this rank add to the value, and
+    gradients in u are those of these parts until they are pulled. All other values and gradients are sums over ranks.
     """
 
     def __init__(self, problem: Objectives, x: Tree, batch: Any, backend: Backend) -> None:
-        self.problem, self.backend = problem, backend
+        self.problem, self.backend, self.world = problem, backend, problem.world
         self._x = tree.detach(x)
         several = isinstance(batch, Draw) and isinstance(batch.lower, Several)
         self._turns: tuple[Any, ...] = batch.lower.draws[:-1] if several else ()
         self._batch = Draw(batch.upper, batch.lower.draws[-1]) if several else batch
+        self._shares = self.world.shares(self._batch, tree.leaves(x)[0])
         self._context: list[Any] = []
         self._attached: tuple[Tree, list[Tensor]] | None = None
         if problem.context is not None:
             with torch.enable_grad():
                 source = tree.variable(x)
-                value = problem.context(source, batch)
+                value = self.world.attempt(partial(problem.context, source, batch), None)
+            if value is None:
+                self._shares = without(self._shares)
             self._structure = value
             self._context = [t.detach() if isinstance(t, Tensor) else t for t in tree.leaves(value)]
             self._attached = source, [t for t in tree.leaves(value) if _is_float(t)]
@@ -110,6 +85,7 @@ class At:
             return self
         own = copy.copy(self)
         own._batch = Draw(self._batch.upper, self._turns[t % len(self._turns)])
+        own._shares = self.world.shares(own._batch, self.u[0])
         return own
 
     def note(self, **times: int) -> None:
@@ -126,19 +102,24 @@ class At:
     def F(self, u: list[Tensor], y: Tree) -> Tensor:
         """F(x, y) with x and the context taken from u."""
         x, data = self._inputs(u)
-        return self.problem.call("upper", x, y, data.upper if isinstance(data, Draw) else data)
+        return self._part("upper", x, y, data.upper if isinstance(data, Draw) else data)
 
     def f(self, u: list[Tensor], y: Tree) -> Tensor:
         """f(x, y) with x and the context taken from u."""
         x, data = self._inputs(u)
-        return self.problem.call("lower", x, y, data.lower if isinstance(data, Draw) else data)
+        return self._part("lower", x, y, data.lower if isinstance(data, Draw) else data)
 
     def both(self, u: list[Tensor], y: Tree) -> tuple[Tensor, Tensor]:
         """(F, f), from one pass where the problem has ``joint``."""
-        if self.problem.joint is None:
+        shares = self._shares
+        if self.problem.joint is None or (shares is not None and 0 in (shares.upper.rows, shares.lower.rows)):
             return self.F(u, y), self.f(u, y)
         x, data = self._inputs(u)
-        return self.problem.call("joint", x, y, data)
+        if shares is None:
+            return self.problem.call("joint", x, y, data)
+        found = self._guarded(lambda: self.problem.call("joint", x, y, data), (x, y), shares.upper.rows)
+        F, f = found if isinstance(found, tuple | list) else (found, found)
+        return shares.upper.part * F, shares.lower.part * f
 
     # -- values --
 
@@ -146,24 +127,27 @@ class At:
     def upper(self, y: Tree) -> Tensor:
         """F(x, y)."""
         self.note(forward=1)
-        return self.F(self.u, y)
+        return self._sum(self.F(self.u, y))[0]
 
     @torch.no_grad()
     def lower(self, y: Tree) -> Tensor:
         """f(x, y)."""
         self.note(forward=1)
-        return self.f(self.u, y)
+        return self._sum(self.f(self.u, y))[0]
 
     @torch.no_grad()
     def values(self, y: Tree) -> tuple[Tensor, Tensor]:
         """(F(x, y), f(x, y))."""
         self.note(forward=2)
-        return self.both(self.u, y)
+        return self._sum(self.both(self.u, y))[0]
 
     @torch.no_grad()
     def lower_many(self, ys: list[Tree]) -> Tensor:
         """f(x, y) for each y of a list, in one batch where the objective allows it."""
         self.note(forward=len(ys))
+        return self._sum(self._lower_many(ys))[0]
+
+    def _lower_many(self, ys: list[Tree]) -> Tensor:
         if len(ys) > MAPPED:
             try:
                 return torch.func.vmap(lambda *leaves: self.f(self.u, tree.unflatten(ys[0], leaves)))(
@@ -179,13 +163,16 @@ class At:
         """f and its gradient in y."""
         self.note(lower=1)
         f, pull, _ = self.backend.vjp(partial(self.f, self.u), y)
-        return f, pull(torch.ones_like(f), of=0)
+        f, in_y = self._sum(f, pull(torch.ones_like(f), of=0))
+        return f, in_y
 
     def weighted_grad(self, y: Tree, weigh: Weigh) -> tuple[Tensor, Tensor, Tree]:
         """F, f and a F_y + b f_y in one backward pass, where (a, b) = weigh(F, f) are held constant."""
         self.note(upper=1, lower=1)
         (F, f), pull, _ = self.backend.vjp(partial(self.both, self.u), y)
-        return F, f, pull(weigh(F, f), of=0)
+        ((F, f),) = self._sum((F, f))
+        _, in_y = self._sum((), pull(weigh(F, f), of=0))
+        return F, f, in_y
 
     def upper_grads(self, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         """F, its gradient in u and its gradient in y."""
@@ -199,7 +186,12 @@ class At:
 
     def _grads(self, objective: Objective, y: Tree) -> tuple[Tensor, list[Tensor], Tree]:
         value, pull, _ = self.backend.vjp(objective, self.u, y)
-        in_u, in_y = pull(torch.ones_like(value))
+        value, in_u, in_y = self._sum_but_u(value, *pull(torch.ones_like(value)))
+        return value, in_u, in_y
+
+    def _sum_but_u(self, value: Tensor, in_u: list[Tensor], in_y: Tree) -> tuple[Any, ...]:
+        """:meth:`_sum` of a value and a gradient in y; that in u is summed when it is pulled."""
+        value, in_y = self._sum(value, in_y)
         return value, in_u, in_y
 
     def barrier_grad(self, y: Tree, z: Tree, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tree]:
@@ -207,12 +199,13 @@ class At:
         self.note(upper=1, lower=2)
         y, z = tree.detach(y), tree.detach(z)
 
-        def barrier(u: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            F, f = self.both(u, y)
-            return F + weigh(f.detach()) * (f - self.f(u, z)), (F, f)
+        def values(u: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+            return *self.both(u, y), self.f(u, z)
 
-        value, pull, (F, f) = self.backend.vjp(barrier, self.u, has_aux=True)
-        return F, f, self.pull(pull(torch.ones_like(value), of=0))
+        (F, f, f_z), pull, _ = self.backend.vjp(values, self.u)
+        ((F, f),) = self._sum((F, f))
+        w = weigh(f)
+        return F, f, self.pull(pull((torch.ones_like(F), _weight(w, f), _weight(-w, f_z)), of=0))
 
     def saddle_grad(self, y: Tree, z: Tree, start: Tree, a: Number, b: Number, rho: Number) -> Saddle:
         """The gradients of a F(x, y) + b (f(x, y) - (1 - rho) f(x, z) - rho f(x, y0)), in one backward pass.
@@ -238,24 +231,20 @@ class At:
         (F, f, f_z, f_0), pull, _ = self.backend.vjp(saddle, self.u, y, z)
         of_F, of_f = _weight(a, F), _weight(b, f)
         in_u, in_y, in_z = pull((of_F, of_f, (rho - 1) * of_f, -rho * of_f))
-        return Saddle(F, f, f_z, f_0, self.pull(in_u), in_y, in_z)
+        (F, f, f_z, f_0), in_x, in_y, in_z = self._sum_with_x((F, f, f_z, f_0), self._pulled(in_u), in_y, in_z)
+        return Saddle(F, f, f_z, f_0, in_x, in_y, in_z)
 
     def random_state(self) -> Tensor | None:
         """The state of the random generator that objectives draw from; None while a step is recorded or compiled."""
         device = self.u[0].device
         if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
             return None
-        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+        return random_state(device)
 
     def restore_random_state(self, state: Tensor | None) -> None:
         """The inverse of :meth:`random_state`."""
-        device = self.u[0].device
-        if state is None:
-            return
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(state, device)
-        else:
-            torch.set_rng_state(state)
+        if state is not None:
+            restore_random_state(state, self.u[0].device)
 
     def draws_random(self, y: Tree) -> bool:
         """Whether an objective draws random numbers; the generator is left as it was."""
@@ -267,6 +256,11 @@ class At:
 
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""
+        _, in_x = self._sum_with_x((), self._pulled(gradient))
+        return in_x
+
+    def _pulled(self, gradient: list[Tensor]) -> Tree:
+        """The gradient in x of the part of this rank."""
         count = len(tree.leaves(self._x))
         in_x = tree.unflatten(self._x, gradient[:count])
         if self._attached is None:
@@ -283,12 +277,12 @@ class At:
     def lower_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
         """The gradient of f in y, by default as part of the graph over u and y."""
         self.note(lower=1)
-        return self.backend.grad_and_value(self.f, u, y, create_graph)[0]
+        return self.world.sum_in_graph(self.backend.grad_and_value(self.f, u, y, create_graph)[0])
 
     def upper_grad_at(self, u: list[Tensor], y: Tree, create_graph: bool = True) -> Tree:
         """The gradient of F in y, by default as part of the graph over u and y."""
         self.note(upper=1)
-        return self.backend.grad_and_value(self.F, u, y, create_graph)[0]
+        return self.world.sum_in_graph(self.backend.grad_and_value(self.F, u, y, create_graph)[0])
 
     def vjp(self, fn: Callable[..., tuple[Tree, Tree]], *inputs: Tree) -> tuple[Tree, Pullback, Tree]:
         """The value of ``fn``, the map v -> (its Jacobian)' v (trees like the inputs), and what else it gave."""
@@ -299,10 +293,11 @@ class At:
         self.note(lower=1)
         gradient = partial(self.backend.grad_and_value, self.f, create_graph=True)
         f_y, pull, f = self.backend.vjp(gradient, self.u, y, has_aux=True)
+        f, f_y = self._sum(f, f_y)
 
         def hessian(v: Tree) -> Tree:
             self.note(hvp=1)
-            return pull(v, of=1, again=True)
+            return self._sum((), pull(v, of=1, again=True))[1]
 
         def cross(v: Tree) -> Tree:
             self.note(jvp=1)

@@ -90,9 +90,9 @@ class Following(Optimised[S]):
         """One step of x along an estimate, unless x is stationary already."""
         found = self.estimate(problem, x, state, k, data)
         gradient, state, info = checked_estimate(found, x, self.estimator)
-        info = {**info, "grad_norm": tree.norm(gradient)}
+        info = {**info, "grad_norm": problem.world.norm(gradient)}
         if self.tol is not None:
-            info["stationarity"] = tree.norm(tree.sub(x, problem.project_x(tree.sub(x, gradient))))
+            info["stationarity"] = problem.world.norm(tree.sub(x, problem.project_x(tree.sub(x, gradient))))
             self.stationary = bool(info["stationarity"] <= self.tol) and not bool(info.get("breakdown", 0))
         x = x if self.stationary else self._moved(problem, x, gradient)
         if self.scheduler is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ class OneScale(torch.optim.Optimizer):
         params: the tensors to move.
         lr: :math:`\eta`, the root mean square of a step, in the unit of x.
         wait: the number of steps that only measure the scale, before the first one that moves.
+        mean: maps the sum of squares and the number of entries to the mean square, which is that over all processes
+            where each has rows of x of its own.
 
     Example:
         >>> import torch, bvfim
@@ -44,8 +46,14 @@ class OneScale(torch.optim.Optimizer):
         1.058
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 0.1, wait: int = 0) -> None:
-        self.lr, self.wait = lr, wait
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.1,
+        wait: int = 0,
+        mean: Callable[[Tensor, int], Tensor] = lambda square, count: square / count,
+    ) -> None:
+        self.lr, self.wait, self.mean = lr, wait, mean
         require(self, "lr", above=0)
         require(self, "wait", at_least=0, schedule=False)
         super().__init__(params, {"lr": lr, "wait": wait})
@@ -70,8 +78,8 @@ class OneScale(torch.optim.Optimizer):
             self.state[own] = {name: value.detach().clone().to(own.device) for name, value in memory.items()}
 
     def _step(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
-        count = sum(p.numel() for p, _ in pairs)
-        square = torch.stack([g.double().square().sum() for _, g in pairs]).sum() / count
+        total = torch.stack([g.double().square().sum() for _, g in pairs]).sum()
+        square = self.mean(total, sum(p.numel() for p, _ in pairs))
         memory = self.state[group["params"][0]]
         for name in ("step", "mean", "largest"):
             memory.setdefault(name, torch.zeros_like(square))

@@ -21,6 +21,7 @@ from bvfim.core.arguments import accepts
 from bvfim.core.backends import AUTOGRAD, Backend
 from bvfim.core.evaluations import Evaluations
 from bvfim.core.evaluator import At
+from bvfim.distributed.world import ALONE, World
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
@@ -65,6 +66,7 @@ class Problem:
     evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
     memo: dict[str, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     backend: Backend = field(default=AUTOGRAD, init=False, compare=False, repr=False)
+    world: World = field(default=ALONE, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("upper", "lower", "context", "joint"):
@@ -102,7 +104,13 @@ class Problem:
 
     def counted_anew(self) -> Problem:
         """The same problem with its own counters, set to zero."""
-        return dataclasses.replace(self)
+        return self.among(self.world)
+
+    def among(self, world: World) -> Problem:
+        """The same problem with its own counters, for a process of this world."""
+        own = dataclasses.replace(self)
+        object.__setattr__(own, "world", world)
+        return own
 
     def differentiated_by(self, backend: Backend) -> Problem:
         """The same problem with its own counters, and derivatives from another backend."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -50,13 +50,39 @@ class Scales(NamedTuple):
     upper: float
 
 
+class Gradients(Protocol):
+    """What the test needs of an evaluator."""
+
+    @property
+    def problem(self) -> Any:
+        """With ``project_y``."""
+        ...
+
+    def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
+        """f and its gradient in y."""
+        ...
+
+    def upper_grads(self, y: Tree) -> tuple[Tensor, Any, Tree]:
+        """F, anything, and the gradient of F in y."""
+        ...
+
+    def random_state(self) -> Tensor | None:
+        """The state of the generator that objectives draw from."""
+        ...
+
+    def restore_random_state(self, state: Tensor | None) -> None:
+        """Its inverse."""
+        ...
+
+
 @torch.no_grad()
-def fall_of(gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: Callable[[Tree], Tree]) -> Fall:
+def fall_of(
+    gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: Callable[[Tree], Tree], size: float
+) -> Fall:
     r"""Steps :math:`y \leftarrow y - t_j\, \mathrm{sign}(g)`, Adam's first ones, that grow until the function rises.
 
-    The function may be multiplied by any positive number and shifted.
+    The function may be multiplied by any positive number and shifted; ``size`` is that of y.
     """
-    size = _size(y)
     step = SHORTEST * size
     value, g = gradient(y)
     first = lowest = before = float(value)
@@ -77,15 +103,18 @@ def fall_of(gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: C
 
 def adam_step(at: At, y: Tree) -> float:
     """A step for Adam on f(x, .) from y."""
-    return _step(fall_of(at.lower_grad, y, at.problem.project_y).longest, y)
+    size = size_of(y)
+    return _step(fall_of(at.lower_grad, y, at.problem.project_y, size).longest, size)
 
 
-def scales(at: At, y: Tree) -> Scales:
+def scales(at: Gradients, y: Tree, size: float | None = None) -> Scales:
     """The step and the scale, from F and f along their own descents from y on one batch.
 
     f is as large as it falls, or as it rises where F falls: a start at its minimiser says nothing by itself. Random
-    objectives draw the same numbers at every point, and the generator is left as it was.
+    objectives draw the same numbers at every point, and the generator is left as it was. ``size`` is that of y, given
+    where y is a part of something larger.
     """
+    size = size_of(y) if size is None else size
     project, noise = at.problem.project_y, at.random_state()
 
     def lower(y: Tree) -> tuple[Tensor, Tree]:
@@ -97,20 +126,20 @@ def scales(at: At, y: Tree) -> Scales:
         value, _, gradient = at.upper_grads(y)
         return value, gradient
 
-    f, F = fall_of(lower, y, project), fall_of(upper, y, project)
+    f, F = fall_of(lower, y, project, size), fall_of(upper, y, project, size)
     rise = abs(float(lower(F.y)[0] - lower(y)[0]))
     at.restore_random_state(noise)
     height = max(f.fall, rise)
     longest = f.longest if f.fall > AT_BOTTOM * rise else max(f.longest, F.longest)
     known = 0 < height < math.inf and 0 < F.fall < math.inf
-    return Scales(_step(longest, y), height / F.fall if known else 1.0)
+    return Scales(_step(longest, size), height / F.fall if known else 1.0)
 
 
-def _step(longest: float, y: Tree) -> float:
-    return SHARE * longest if longest > 0 else UNKNOWN * _size(y)
+def _step(longest: float, size: float) -> float:
+    return SHARE * longest if longest > 0 else UNKNOWN * size
 
 
-def _size(y: Tree) -> float:
+def size_of(y: Tree) -> float:
     """The root mean square of y, or 1 at the origin."""
     size = float(tree.norm(y)) / math.sqrt(tree.size(y))
     return size if size > 0 else 1.0

@@ -31,7 +31,7 @@ LOOKS = 20
 """F and f are means over at most this many draws."""
 VALUES = 6
 """The values of F and f at y, after the refit and at z."""
-BROKEN = (Status.NON_FINITE, Status.INTERRUPTED)
+BROKEN = (Status.NON_FINITE, Status.INTERRUPTED, Status.RANK_FAILED, Status.RANK_LOST, Status.RANKS_DIFFER)
 """Runs that ended so are not judged."""
 VALUE = 1 / 3
 """What a value costs, as a share of a gradient."""
@@ -155,10 +155,14 @@ def judged(run: Run, solution: Solution) -> Solution:
     if steps < 1 or not run.rows or solution.status in BROKEN:
         return solution
     own = run.problem.counted_anew()
-    first = run.draws.draw()
-    y = descended(own, solution.x, solution.y, first, run.draws.draw, steps)
+
+    def draw() -> Any:
+        return run.world.attempt(run.draw, run.drawn)
+
+    first, x = draw(), run.world.local(solution.x)
+    y = descended(own, x, solution.y, first, draw, steps)
     ys = [solution.y, y, solution.z]
-    at_y, refit, (F_z, _) = mean_values(own, solution.x, ys, first, run.draws.draw, looks)
+    at_y, refit, (F_z, _) = mean_values(own, x, ys, first, draw, looks)
     return worth(solution, at_y, refit, F_z, alone=isinstance(run.method, StochasticBVFIM))
 
 

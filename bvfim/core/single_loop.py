@@ -20,6 +20,7 @@ from bvfim.core.following import Optimised, Part, Scheduler, advance, made, sche
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
+from bvfim.distributed.world import ALONE, World
 from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Taken
 from bvfim.methods.stochastic import WAIT, WHOLE, StochasticBVFIM, StochasticState, Tracking, pace
 from bvfim.tree import Tree
@@ -109,6 +110,7 @@ class SingleLoop(Optimised[StochasticState]):
         steps: the number of steps of the run.
         noisy: whether there are batches.
         accelerate: how a step is run, as for :func:`bvfim.solve`.
+        world: the processes of the run.
     """
 
     compilable = True
@@ -122,12 +124,14 @@ class SingleLoop(Optimised[StochasticState]):
         steps: int,
         noisy: bool,
         accelerate: str,
+        world: World = ALONE,
     ) -> None:
         self.method, self.steps, self.noisy, self.accelerate = method, steps, noisy, accelerate
-        own = partial(OneScale, wait=math.ceil(WAIT * steps)) if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
+        one_scale = partial(OneScale, wait=math.ceil(WAIT * steps), mean=world.mean_square)
+        own = one_scale if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
         self.x = Moved(x, optimizer or own, scheduler or cosine(steps, 1 if noisy else 3))
         self.lower: list[Moved] = []  # of y and z, after the first step: the range test needs a batch
-        self.random, self.calm = False, 1.0
+        self.random, self.calm, self.relative = False, 1.0, noisy
         self.taken: Estimate | None = None
         self.weights: dict[str, Any] = {}
 
@@ -139,18 +143,9 @@ class SingleLoop(Optimised[StochasticState]):
         """One step, recorded where that is wanted; the weights and the learning rates follow outside of it."""
         tracking = Tracking(*state.tracking.tolist())
         self.calm = tracking.calm
-        if self.taken is None:
-            self.random = problem.counted_anew().at(x, data).draws_random(state.y)
-            if not self.lower:
-                found = scales(problem.at(x, data), state.y)
-                self._build(state.y, found.step)
-                tracking = tracking._replace(scale=found.upper)
-            self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
-        self.weights = tracking.weights(self.noisy)
-        self._put(x, state.y, state.z)
-        _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
-        numbers = under_way(seen["all"])
-        x, y, z = self._copied()
+        tracking = self.method.held(self._begun(problem, x, state, data, tracking))
+        self.weights = tracking.weights(self.relative)
+        x, y, z, numbers = self._moved_on(problem, x, state, k, data)
         if settled := k >= WAIT * self.steps:  # from here on no step of y shortens, so none waits for the numbers
             self._advance(lambda scheduler: not watches(scheduler))
         F, f, f_z, f_0, grad_norm, x_norm = numbers()
@@ -169,6 +164,28 @@ class SingleLoop(Optimised[StochasticState]):
         self.calm = tracking.calm
         self._advance(lambda scheduler: watches(scheduler) or not settled, (F, f, f_z))
         return x, StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64)), report
+
+    def _begun(self, problem: Problem, x: Tree, state: StochasticState, data: Data, tracking: Tracking) -> Tracking:
+        """The range test and the optimisers of y and z, at the first step; how steps are taken, in each process."""
+        if self.taken is not None:
+            return tracking
+        self.random = problem.counted_anew().at(x, data).draws_random(state.y)
+        if not self.lower:
+            found = scales(problem.at(x, data), state.y)
+            self._build(state.y, found.step)
+            tracking = tracking._replace(scale=found.upper)
+        self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
+        return tracking
+
+    def _moved_on(
+        self, problem: Problem, x: Tree, state: StochasticState, k: int, data: Data
+    ) -> tuple[Tree, Tree, Tree, Callable[[], list[float]]]:
+        """The next x, y and z, and F, f at y, z and the start, and the norms of the gradient and of x, to wait for."""
+        assert self.taken is not None
+        self._put(x, state.y, state.z)
+        _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
+        numbers = under_way(seen["all"])
+        return *self._copied(), numbers
 
     def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree], k: int, data: Data) -> Found:
         """z, y and x, which the optimisers hold, each take a step on one draw; with inner steps, z and y take several.
@@ -189,7 +206,7 @@ class SingleLoop(Optimised[StochasticState]):
         gradient, before = tree.scale(1 / a, seen.in_x), tree.clone(x)
         moved_x = problem.project_x(self.x.step(gradient))
         self.x.put(tree.where(torch.as_tensor(moves) > 0, moved_x, before))
-        norms = torch.stack([tree.norm(gradient), tree.norm(x)])
+        norms = torch.stack([problem.world.norm(gradient), problem.world.norm(x)])
         return x, (y, z), {"all": torch.cat([values.double(), norms.double()])}
 
     # -- what the optimisers hold --

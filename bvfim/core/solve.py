@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
 
 from bvfim import tree
 from bvfim.callbacks import ProgressBar, own_progress
@@ -24,20 +26,24 @@ from bvfim.core.arguments import (
     checked_callbacks,
     stops,
 )
+from bvfim.core.mover import takes_no
 from bvfim.core.problem import Problem
-from bvfim.core.refit import judged
+from bvfim.core.refit import BROKEN, judged
 from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
-from bvfim.core.stepper import takes_no
+from bvfim.distributed.twins import Twins
 from bvfim.methods import AdaptiveBVFIM, Choice, Method, State, StochasticBVFIM, as_method
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
-from bvfim.status import MethodError, Status, warn
+from bvfim.status import MethodError, RankError, Status, warn
 from bvfim.tree import Tree
 
 LOOKS = 50
 """A held-out score is looked at about this many times in a run."""
 HARDLY = 0.01
 """A later look at it counts as lower where it is so by this share of what the score has fallen by since the first."""
+
+CHECKED = 50
+"""Every so many steps, several processes make sure that they hold the same x and y."""
 
 LARGE = 10_000
 """From this many lower variables on, a line search on all of the data is slow beside a loop over batches of it."""
@@ -46,7 +52,7 @@ FASTER = "solve (with so large a y, batches= or method=bvfim.StochasticBVFIM() w
 
 def large(y: Tree) -> bool:
     """Whether y has the size of a network."""
-    return tree.size(y) > LARGE
+    return not isinstance(y, Twins) and tree.size(y) > LARGE
 
 
 def solve(
@@ -67,6 +73,7 @@ def solve(
     refit: bool = True,
     progress: bool | None = None,
     holdout: Callable[[Tree, Tree], float | Tensor] | None = None,
+    mesh: DeviceMesh | ProcessGroup | None = None,
 ) -> Solution:
     r"""Minimise F(x, y) over x in X with y in argmin f(x, .), from the initial point (x, y).
 
@@ -77,7 +84,7 @@ def solve(
     Args:
         problem: the objectives and sets.
         x: the initial upper variable, a tree of tensors; projected onto X (with a warning) if it is outside.
-        y: the initial lower variable, likewise.
+        y: the initial lower variable, likewise; or :class:`bvfim.Twins`, two networks that are called as modules.
         method: a method such as ``bvfim.RHG()``; the default is ``bvfim.AdaptiveBVFIM()``, which moves x itself, or
             ``bvfim.StochasticBVFIM()`` if there are batches. No other option affects this choice: an option that the
             method can't take raises an error.
@@ -89,7 +96,8 @@ def solve(
         scheduler: maps the optimiser to a torch learning-rate scheduler, stepped once per step.
         tol: stop when the norm of the projected gradient :math:`|x - P_X(x - g)|` is at most this.
         time_limit: stop after this many seconds; a resumed run gets the full time again.
-        resume: a checkpoint to continue from, bit for bit; ``steps`` includes the steps taken before it.
+        resume: a checkpoint to continue from, bit for bit; ``steps`` includes the steps taken before it. Any number of
+            processes can continue what others wrote; then batches are shared out anew.
         accelerate: how to run the step of any method but AdaptiveBVFIM. ``"cudagraph"`` records it once and replays it,
             with bitwise identical results; ``"compile"`` also compiles the problem's context, the inner steps of BVFIM,
             CG and Neumann (those of plain gradient descent) and the gradients of StochasticBVFIM, with results equal up
@@ -97,12 +105,17 @@ def solve(
             ``"none"`` does neither. ``"auto"`` records on a CUDA device if launches dominate the time, and compiles
             from 5000 steps on. Whatever can't be compiled or recorded runs as it is, with a warning.
         refit: solve the lower level again at the end, for ``solution.lower_gap`` and ``solution.upper_refit``; it costs
-            at most a tenth of the run.
+            at most a tenth of the run. Networks given as :class:`bvfim.Twins` are not trained again.
         progress: show a progress bar once the run has taken two seconds; by default on a terminal and in a notebook,
             unless the callbacks include one.
         holdout: a function of (x, y) such as the loss on rows that neither objective sees; lower is better. It is
             evaluated about fifty times, and the x and y where it was lowest are returned: of values that differ by less
             than a hundredth of its fall, those of the first.
+        mesh: a :class:`torch.distributed.device_mesh.DeviceMesh` of one dimension, or a process group: its processes,
+            started by ``torchrun``, solve the problem together, each on its own share of the rows. Objectives are means
+            over the rows of a rank; their values and gradients are summed over the ranks, weighted by the rows of the
+            batches, and without batches all ranks count alike. x and y are the same everywhere, or x holds a
+            ``DTensor`` sharded along its first dimension, whose rows stay on their rank; the objectives see these rows.
 
     Returns:
         A :class:`bvfim.Solution`. Ctrl-C ends the run and returns what it has. A non-finite value ends it with the
@@ -128,22 +141,32 @@ def solve(
         check_function(holdout, "holdout", 2, "a function of x and y")
     check_flag(progress, "progress", maybe=True)
     check_flag(refit, "refit")
+    if isinstance(y, Twins) and holdout is not None:
+        raise MethodError("holdout: networks given as bvfim.Twins are trained in place, so no earlier step can be kept")
     if batches is not None and isinstance(chosen, Method):
         raise MethodError(takes_no(chosen, "batches"))
-    options = {"optimizer": optimizer, "scheduler": scheduler, "tol": tol, "accelerate": accelerate}
+    options: dict[str, Any] = {"optimizer": optimizer, "scheduler": scheduler, "tol": tol}
+    options |= {"accelerate": accelerate, "mesh": mesh}
     run = Run(problem, x, y, chosen, steps, batches, **options)
     if resume is not None:
         run.load(resume)
     for caution in chosen.cautions(steps):
         warn(caution)
-    if not any(isinstance(callback, ProgressBar) for callback in called):
+    if run.world.rank == 0 and not any(isinstance(callback, ProgressBar) for callback in called):
         called += own_progress(progress, FASTER if method is None and batches is None and large(y) else "solve")
     best = None if holdout is None else Best(holdout, steps)
-    status = drive(run, called if best is None else [best, *called], time_limit)
-    if best is not None:
-        best.restore(run)
-    found = run.solution(status)
-    return judged(run, found) if refit else found
+    try:
+        status = drive(run, called if best is None else [best, *called], time_limit)
+        if best is not None:
+            best.restore(run)
+        if status in BROKEN or not refit or isinstance(y, Twins):
+            return run.solution(status)
+        return run.world.together(lambda: judged(run, run.solution(status)))
+    except RankError as error:
+        if not run.world.broken:
+            raise
+        warn(str(error))
+        return run.solution(Status.RANK_LOST)
 
 
 class Best:
@@ -162,7 +185,8 @@ class Best:
         """Look, if it is due."""
         if run.k % self.every == 0 or run.k == run.steps:
             with torch.no_grad():
-                found = as_number(self.score(run.x, run.y), "holdout")
+                own = run.world.attempt(lambda: as_number(self.score(run.x, run.y), "holdout"), math.nan)
+            found = run.world.mean(own)
             run.row["holdout"] = found
             if self.kept is None and math.isfinite(found):
                 self.first = self.lowest = found
@@ -179,27 +203,59 @@ class Best:
 
 
 def drive(run: Run, callbacks: Sequence[Callback], time_limit: float | None = None) -> Status:
-    """Step until the run ends, a callback stops it, time is up, or Ctrl-C; return how it ended."""
-    status = run.status
+    """Step until the run ends, a callback stops it, time is up, or Ctrl-C; return how it ended.
+
+    Where there are several processes, what happens on one of them ends all.
+    """
+    status, world = run.status, run.world
     try:
         with _interrupts() as interrupted:
             while run.k < run.steps and status is None:
-                run.step(run.draw())
-                answers = [callback(run) for callback in callbacks] if run.complete else []
-                status = run.status
-                if status is None and any(stops(answer) for answer in answers):
-                    status = Status.STOPPED
-                if status is None and time_limit is not None and run.seconds - run.seconds_before >= time_limit:
-                    status = Status.TIME_LIMIT
-                if status is None and interrupted:
-                    status = Status.INTERRUPTED
-    except KeyboardInterrupt:
+                run.step(world.attempt(run.draw, run.drawn))
+                world.void = False
+                answers = [_stops(run, callback) for callback in callbacks] if run.complete else []
+                over = time_limit is not None and run.seconds - run.seconds_before >= time_limit
+                ends = {Status.STOPPED: any(answers), Status.TIME_LIMIT: over, Status.INTERRUPTED: interrupted}
+                status = _agreed(run, ends)
+    except BaseException as error:
+        if world.size > 1:  # the others may be waiting within another step
+            world.broken, run.complete = True, False
+        if not isinstance(error, KeyboardInterrupt):
+            raise
         status = Status.INTERRUPTED
     finally:
-        with ExitStack() as ends:  # each is called, whatever another one raises
-            for callback in reversed(callbacks):
-                ends.callback(getattr(callback, "finish", lambda run: None), run)
+        world.together(lambda: _finish(run, callbacks))
     return status or Status.MAX_STEPS
+
+
+def _stops(run: Run, callback: Callback) -> bool:
+    """Whether a callback stops the run; those after one that fails are called too: the others may wait in them."""
+    answer = run.world.attempt(lambda: stops(callback(run)), True)
+    run.world.void = False
+    return answer
+
+
+def _finish(run: Run, callbacks: Sequence[Callback]) -> None:
+    """Tell the callbacks; each is called, whatever another one raises."""
+    with ExitStack() as ends:
+        for callback in reversed(callbacks):
+            ends.callback(getattr(callback, "finish", lambda run: None), run)
+
+
+def _agreed(run: Run, ends: dict[Status, Any]) -> Status | None:
+    """How the run ends after a step: by the first of the ends that is due on any rank."""
+    world = run.world
+    failed, *due = world.agreed([world.error is not None, *map(bool, ends.values())])
+    if failed:
+        told, world.error = world.told(), None
+        warn(f"a function failed on another process of the run, or on this one: {told}")
+        return Status.RANK_FAILED
+    end = run.status or next((status for status, is_due in zip(ends, due, strict=True) if is_due), None)
+    last = end is not None or run.k == run.steps
+    if run.complete and (last or run.k % CHECKED == 0) and not world.same(*([] if world.sharded else [run.x]), run.y):
+        run.complete = False  # the last checkpoint may be from before that
+        return Status.RANKS_DIFFER
+    return end
 
 
 @contextmanager

@@ -10,19 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
 
 from bvfim import checkpoint, tree
-from bvfim.core.accelerate import estimate_of, require_way
 from bvfim.core.arguments import accepts, check_steps, check_tol
 from bvfim.core.following import Following, Optimised, Part
 from bvfim.core.history import columns, floats, rows_of
+from bvfim.core.mover import mover_of, mover_on, takes_no
 from bvfim.core.problem import Problem, as_problem
-from bvfim.core.single_loop import SingleLoop
 from bvfim.core.solution import Solution
-from bvfim.core.validate import copies, projected, require_data, validate_objectives, validate_start
-from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, Method, State, StochasticBVFIM, as_method
+from bvfim.core.validate import SAME, SHARDED_Y, copies, projected, require_data, validate_objectives, validate_start
+from bvfim.distributed.mesh import is_sharded
+from bvfim.distributed.twins import Twins, run_on
+from bvfim.distributed.world import ALONE, World, world_of
+from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Method, State, StochasticBVFIM, as_method
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
-from bvfim.status import CheckpointError, MethodError, Status, warn
+from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
 
 BROKEN_OFF = (Status.NON_FINITE, Status.SLACK_LOST)
@@ -46,6 +50,7 @@ class Stepper:
             ``accelerate="auto"`` to choose by.
         batch: the first batch, to check the problem with.
         check: check the problem even without a batch, not at the first step.
+        mesh: the processes that take the steps together; see :func:`bvfim.solve`.
 
     Attributes:
         x, state: the upper variable and the method's state after the last complete step.
@@ -79,14 +84,22 @@ class Stepper:
         steps: int = 500,
         batch: Any = None,
         check: bool = False,
+        mesh: DeviceMesh | ProcessGroup | None = None,
     ) -> None:
         self.method: Chosen = AdaptiveBVFIM() if method is None else as_method(method)
         check_tol(tol)
         check_steps(steps)
-        self.problem = as_problem(problem).counted_anew()
+        self.problem = as_problem(problem).among(world_of(mesh, x))
         self._require_fitting(batch)
-        x, y = copies(x, y)
-        validate_start(self.problem, x, y)
+        if isinstance(y, Twins):
+            self._begin_on(y, x, optimizer, scheduler, tol, steps, batch)
+            return
+        if any(map(is_sharded, tree.leaves(y))):
+            raise ProblemError(SHARDED_Y)
+        x, y = copies(self.world.local(x), y)
+        self.world.together(lambda: validate_start(self.problem, x, y))
+        if not self.world.same(*([y] if self.world.sharded else [x, y])):
+            raise ProblemError(SAME)
         alone = problem.context is None and all(accepts(f, 2) for f in (problem.upper, problem.lower))
         self.checked = check or alone or batch is not None or isinstance(self.method, Method)
         if self.checked:
@@ -94,7 +107,29 @@ class Stepper:
         self.x = projected(problem.project_x, x, "x")
         y = projected(problem.project_y, y, "y")
         noisy = batch is not None or (problem.takes_data and not check)
-        self._begin(self._mover(y, optimizer, scheduler, tol, accelerate, steps, noisy), y, batch)
+        how = optimizer, scheduler, tol, accelerate, steps, noisy
+        self._begin(mover_of(self.method, self.problem, self.x, y, *how), y, batch)
+
+    def _begin_on(
+        self,
+        twins: Twins,
+        x: Tree,
+        optimizer: OptimizerFactory | None,
+        scheduler: SchedulerFactory | None,
+        tol: float | None,
+        steps: int,
+        batch: Any,
+    ) -> None:
+        """Before the first step, where y and z are modules."""
+        x = copies(self.world.local(x))[0]
+        self.world.together(lambda: validate_start(self.problem, x, x))
+        if not self.world.sharded and not self.world.same(x):
+            raise ProblemError(SAME)
+        self.x, self.checked = projected(self.problem.project_x, x, "x"), True
+        noisy = self.problem.takes_data
+        mover = mover_on(twins, self.method, self.problem, self.x, optimizer, scheduler, tol, steps, noisy)
+        self.problem = run_on(self.problem, twins.y).among(self.world)
+        self._begin(mover, None, batch)
 
     def _begin(self, mover: Method, y: Tree, batch: Any = None) -> None:
         """Before the first step, at x and y."""
@@ -108,33 +143,12 @@ class Stepper:
         self.before: list[float] | None = None
         self.lowest: tuple[float, Tree, State] | None = None
 
-    def _mover(
-        self,
-        y: Tree,
-        optimizer: OptimizerFactory | None,
-        scheduler: SchedulerFactory | None,
-        tol: float | None,
-        accelerate: str,
-        steps: int,
-        noisy: bool,
-    ) -> Method:
-        """What moves x: the method itself, or an optimiser along its estimates."""
-        require_way(accelerate)
-        if isinstance(self.method, Estimator):
-            estimate = estimate_of(self.method, accelerate, self.problem, self.x, y, steps)
-            return Following(self.method, self.x, optimizer, scheduler, tol, estimate)
-        if isinstance(self.method, StochasticBVFIM):
-            if tol is not None:
-                raise MethodError("tol: StochasticBVFIM takes no tol: noise hides whether x is stationary")
-            return SingleLoop(self.method, self.x, optimizer, scheduler, steps, noisy, accelerate)
-        if accelerate not in ("auto", "none"):
-            warn(f"accelerate={accelerate!r}: {type(self.method).__name__} has no step to record or compile")
-        for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
-            if given is not None:
-                raise MethodError(takes_no(self.method, name))
-        return self.method
-
     # -- where it stands --
+
+    @property
+    def world(self) -> World:
+        """The processes of the run."""
+        return self.problem.world
 
     @property
     def y(self) -> Tree:
@@ -191,7 +205,7 @@ class Stepper:
         require_data(self.problem, batch)
         self.data, self.complete = batch, False
         x, state, info = self.mover.step(self.problem, self.x, self.state, self.k, batch)
-        row = floats(info if "x_norm" in info else {**info, "x_norm": tree.norm(x)})
+        row = floats(info if "x_norm" in info else {**info, "x_norm": self.world.norm(x)})
         finite = all(math.isfinite(row.get(name, 0.0)) for name in ("upper", "lower", "grad_norm", "x_norm"))
         self.rows.append({"step": self.k, **row, "seconds": self.seconds, **self.problem.evaluations.columns()})
         if row.get("slack", 1.0) <= 0:
@@ -207,7 +221,8 @@ class Stepper:
 
     def _check(self, x: Tree, y: Tree, batch: Any) -> None:
         """Reject objectives that the method can't use; only the single loop takes those that draw random numbers."""
-        validate_objectives(self.problem, x, y, batch, random=isinstance(self.method, StochasticBVFIM))
+        random = isinstance(self.method, StochasticBVFIM)
+        self.world.together(lambda: validate_objectives(self.problem.among(ALONE), x, y, batch, random=random))
 
     def _require_fitting(self, batch: Any) -> None:
         if batch is not None and isinstance(self.method, Method):
@@ -216,7 +231,9 @@ class Stepper:
     # -- ending --
 
     def values(self, y: Tree) -> list[float]:
-        """F and f at (x, y), on the last batch if there are batches."""
+        """F and f at (x, y), on the last batch if there are batches; those of the last step where a rank was lost."""
+        if self.world.broken:
+            return [self.row.get(name, math.nan) for name in ("upper", "lower")]
         if self.before is not None and self.k == self.k_before:
             self.problem.evaluations.add(forward=2)  # as when they were computed
             return self.before
@@ -249,7 +266,7 @@ class Stepper:
         certificate = certify(self.problem, x, state)
         minimiser: Callable[[Any], Tree] = self.method.minimiser  # of its own state, whatever that is
         return Solution(
-            x=x,
+            x=self.world.whole(x),
             y=state.y,
             z=minimiser(state),
             upper=values[0],
@@ -278,6 +295,7 @@ class Stepper:
     def state_dict(self) -> dict[str, Any]:
         """Everything that another stepper of the same problem and method needs to continue, bit for bit."""
         return {
+            "values": self._values_on_batch(),  # first: where there are several processes, all wait for it
             "kinds": self._kinds,
             "settings": self._settings,
             "k": self.k,
@@ -285,7 +303,6 @@ class Stepper:
             "x": tree.leaves(self.x),
             "state": tree.leaves(self.state),
             **{name: part and copy.deepcopy(part.state_dict()) for name, part in self.parts.items()},
-            "values": self._values_on_batch(),
             "evaluations": self.problem.evaluations.as_dict(),
             "rows": columns(self.rows),
         }
@@ -294,7 +311,11 @@ class Stepper:
         """What a finished run that is resumed reports; None where it can be computed again, without batches."""
         if self.data is None or (self.before is not None and self.k == self.k_before):
             return self.before
-        return [float(v) for v in self.problem.counted_anew().at(self.x, self.data).values(self.y)]
+        at = self.problem.counted_anew().at(self.x, self.data)
+        noise = at.random_state()
+        values = [float(v) for v in at.values(self.y)]
+        at.restore_random_state(noise)  # a run that is saved goes on as it would without
+        return values
 
     def load_state_dict(self, saved: dict[str, Any], source: str = "the state") -> None:
         """Continue from the state of another stepper; error messages name it ``source``."""
@@ -327,11 +348,3 @@ class Stepper:
         self.k_before, self.seconds_before, self.before = saved["k"], float(saved["seconds"]), saved.get("values")
         self.started, self.complete, self.data = time.monotonic(), True, None
         self.status = self.mover.status(self.state)
-
-
-def takes_no(method: Chosen, name: str) -> str:
-    """The error message for an option that only methods that estimate a hypergradient take."""
-    return (
-        f"{name}: {type(method).__name__} moves x itself and takes no {name}; leave it out, or choose a method that "
-        "estimates a hypergradient, such as bvfim.BVFIM()"
-    )

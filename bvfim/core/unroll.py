@@ -88,4 +88,4 @@ def reverse(
             more, cotangent = pull(cotangent)
             gradient = tree.add(gradient, more)
         at.note(hvp=end - begin, jvp=end - begin)
-    return Trajectory(y_T, F, gradient)
+    return Trajectory(y_T, at.total(F), gradient)

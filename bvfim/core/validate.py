@@ -19,6 +19,11 @@ NEAR = 10
 """An initial point within this many rounding errors of its set counts as inside."""
 MOVED = 1e3
 """An objective has changed if it did so by this many rounding errors."""
+SAME = "x and y must be the same on every rank at the start: draw them with the same seed"
+SHARDED_Y = (
+    "y holds DTensors: give a sharded network and another instance of it as bvfim.Twins, with objectives of "
+    "(x, module, batch), to bvfim.StochasticBVFIM(), which needs first derivatives only"
+)
 
 
 def validate(problem: Problem, x: Tree, y: Tree, batch: Any = None) -> None:

@@ -11,6 +11,7 @@ from bvfim import tree
 from bvfim.core.backends import AUTOGRAD
 from bvfim.core.evaluator import At
 from bvfim.core.problem import Problem
+from bvfim.distributed.world import ALONE
 from bvfim.interior.space import Space
 
 KINDS = ("upper", "lower", "forward")
@@ -32,7 +33,9 @@ class Batch:
     def at(self, x: Tensor, members: Tensor) -> BatchAt:
         """The problem at each row of x; ``members`` says which starts they belong to."""
         with torch.no_grad():
-            return BatchAt(self, x, members, self.contexts(self.x.of(members).plain(x)))
+            nothing = [None] * len(x)
+            contexts = self.problem.world.attempt(lambda: self.contexts(self.x.of(members).plain(x)), nothing)
+            return BatchAt(self, x, members, contexts)
 
     def contexts(self, x: Tensor) -> Any:
         """The contexts of plain rows: a tree with a leading dimension where rows are mapped, else a list."""
@@ -45,13 +48,16 @@ class Batch:
     def mapped(self) -> bool:
         """Whether the objectives can be mapped; tried once for a problem."""
         if "mapped" not in self.problem.memo:
+            world = self.problem.world
             self.problem.memo["mapped"] = True
-            self.problem.memo["mapped"] = self._can_be_mapped()
+            self.problem.memo["mapped"] = not world.agreed([not world.attempt(self._can_be_mapped, False)])[0]
         return bool(self.problem.memo["mapped"])
 
     def _can_be_mapped(self) -> bool:
         nobody = torch.tensor([], dtype=torch.long)
-        plain = Batch(self.problem, Space(self.x.like, self.x.own), Space(self.y.like, self.y.own), self.counts)
+        alone = self.problem.among(ALONE)
+        alone.memo["mapped"] = True
+        plain = Batch(alone, Space(self.x.like, self.x.own), Space(self.y.like, self.y.own), self.counts)
         found = []
         for copies in (1, 2):
             x, y = (tree.flatten(v.like).detach().repeat(copies, 1) for v in (self.x, self.y))
@@ -72,7 +78,8 @@ class BatchAt(At):
     """
 
     def __init__(self, batch: Batch, x: Tensor, members: Tensor, contexts: Any) -> None:
-        self.problem, self.backend = batch.problem, AUTOGRAD
+        self.problem, self.backend, self.world = batch.problem, AUTOGRAD, batch.problem.world
+        self._shares = self.world.shares(None, x)
         self.batch, self.x, self.members, self.contexts = batch, x, members, contexts
         self.of_x, self.of_y = batch.x.of(members), batch.y.of(members)
         self.u = [x]
@@ -96,18 +103,22 @@ class BatchAt(At):
 
     def F(self, u: list[Tensor], y: Tensor) -> Tensor:
         """F at every (x, y)."""
-        return self._each("upper", u, y).double()
+        return self._of_rank(self._each("upper", u, y))
 
     def f(self, u: list[Tensor], y: Tensor) -> Tensor:
         """f at every (x, y)."""
-        return self._each("lower", u, y).double()
+        return self._of_rank(self._each("lower", u, y))
 
     def both(self, u: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
         """F and f, from one pass where the problem has ``joint``."""
         if self.problem.joint is None:
             return self.F(u, y), self.f(u, y)
         F, f = self._each("joint", u, y)
-        return F.double(), f.double()
+        return self._of_rank(F), self._of_rank(f)
+
+    def _of_rank(self, values: Tensor) -> Tensor:
+        """What this rank adds to the values: all ranks count alike, since there are no batches."""
+        return values.double() if self._shares is None else self._shares.lower.part * values.double()
 
     def _contexts_at(self, u: list[Tensor]) -> Any:
         """The contexts; where x is differentiated they are computed from it again, once for all that is asked of it."""
@@ -118,7 +129,14 @@ class BatchAt(At):
         return self._differentiated[1]
 
     def _each(self, name: str, u: list[Tensor], y: Tensor) -> Any:
-        """An objective row by row."""
+        """An objective row by row; where it fails on one of several ranks, not a number."""
+        found = self._value(lambda: self._row_by_row(name, u, y))
+        if found is None:
+            found = torch.nan * (u[0].sum(-1) + y.sum(-1))
+            return (found, found) if name == "joint" else found
+        return found
+
+    def _row_by_row(self, name: str, u: list[Tensor], y: Tensor) -> Any:
         problem, xs, ys = self.problem, self.batch.x, self.batch.y
         contexts, x, y = self._contexts_at(u), self.of_x.plain(u[0]), self.of_y.plain(y)
 
@@ -144,10 +162,17 @@ class BatchAt(At):
 
             return torch.func.vmap(one)(y) if self.batch.mapped else torch.stack([one(v) for v in y])
 
-        if isinstance(self.contexts, list):
-            return torch.stack([many(*row) for row in zip(x, self.contexts, y, strict=True)]).double()
-        mapped = torch.func.vmap(many, in_dims=(0, None if self.contexts is None else 0, 0))
-        return mapped(x, self.contexts, y).double()
+        def every() -> Tensor:
+            if isinstance(self.contexts, list):
+                return torch.stack([many(*row) for row in zip(x, self.contexts, y, strict=True)])
+            return torch.func.vmap(many, in_dims=(0, None if self.contexts is None else 0, 0))(x, self.contexts, y)
+
+        found = self._value(every)
+        return self._sum(self._of_rank(torch.nan * y.sum(-1) if found is None else found))[0]
+
+    def _sum_but_u(self, value: Tensor, in_u: list[Tensor], in_y: Tensor) -> tuple[Any, ...]:
+        """Here u is x: nothing is left to be pulled."""
+        return self._sum(value, in_u, in_y)
 
     def upper_grad(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """F and its gradient in (x, y)."""
@@ -159,7 +184,8 @@ class BatchAt(At):
         self.note(upper=1, lower=1)
         (F, f), pull, _ = self.backend.vjp(self.both, self.u, y)
         of_F, of_f = pull((torch.ones_like(F), None), again=True), pull((None, torch.ones_like(f)))
-        return torch.cat(tree.leaves(of_F), -1), torch.cat(tree.leaves(of_f), -1)
+        _, in_F, in_f = self._sum((), *(torch.cat(tree.leaves(part), -1) for part in (of_F, of_f)))
+        return in_F, in_f
 
     def barrier_grads(self, y: Tensor, z: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients in (x, y) of F(x, y) and of weight (f(x, y) - f(x, z))."""
@@ -175,4 +201,5 @@ class BatchAt(At):
         (F, _, _), pull, _ = self.backend.vjp(values, self.u, y)
         of_F = pull((torch.ones_like(F), None, None), again=True)
         of_f = pull((None, weight.double(), -weight.double()))
-        return torch.cat(tree.leaves(of_F), -1), torch.cat(tree.leaves(of_f), -1)
+        _, in_F, in_f = self._sum((), *(torch.cat(tree.leaves(part), -1) for part in (of_F, of_f)))
+        return in_F, in_f

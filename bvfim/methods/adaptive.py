@@ -174,7 +174,10 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         state = self._state(interior, starts)
         i = state.chosen
         x = interior.batch.x.tree(interior.split(interior.w.plain(starts.w))[0][i])
-        return x, state, {name: values[i] for name, values in report(before, starts).items()}
+        info = {name: values[i] for name, values in report(before, starts).items()}
+        if problem.world.agreed([problem.world.void])[0]:  # a line search has passed over what failed on a rank
+            info["upper"] = torch.full_like(info["upper"], torch.nan)
+        return x, state, info
 
     def xs(self, problem: Problem, like: Tree, state: AdaptiveState) -> Tree:
         """x of every start: a tree like the given one, whose leaves have a row for each."""
@@ -205,8 +208,10 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         under_way = bool((state.starts.ended == UNDER_WAY).any())
         return None if under_way else ENDS[int(state.starts.ended[state.chosen])]
 
-    def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate:
-        """What was verified about the chosen start."""
+    def certificate(self, problem: Problem, x: Tree, state: AdaptiveState) -> Certificate | None:
+        """What was verified about the chosen start; None where a process was lost, and nothing can be evaluated."""
+        if problem.world.broken:
+            return None
         starts, i = state.starts, state.chosen
         interior = self._interior(problem, x, state.y, starts.counts.clone(), 0, starts.unit)
         own = starts.take(i[None])

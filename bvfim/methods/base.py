@@ -149,6 +149,8 @@ class Estimator(Configured[S]):
     accelerated run may then record it once and replay it."""
     compilable: ClassVar[bool] = False
     """Whether it has inner steps to compile; methods that differentiate through theirs have none."""
+    spreads: ClassVar[bool] = True
+    """Whether several processes can run it together: not where derivatives are carried forward."""
 
     @abstractmethod
     def estimate(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -40,6 +40,8 @@ class FHG(LowerSolver):
         >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.FHG(steps=2, lr=0.5))  # y_2 = 3/4 x
         tensor([1.6875], dtype=torch.float64)
     """
+
+    spreads: ClassVar[bool] = False
 
     steps: int = 100
     lr: FloatOrSchedule = 0.01

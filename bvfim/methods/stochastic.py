@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bvfim.core.problem import Problem
 from bvfim.methods.base import Configured, OptimizerFactory, SchedulerFactory
-from bvfim.schedules import require_count
+from bvfim.schedules import require, require_count
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
@@ -67,15 +67,15 @@ class Tracking(NamedTuple):
     largest: float = 0.0
     calm: float = 1.0
 
-    def weights(self, noisy: bool) -> dict[str, float]:
+    def weights(self, relative: bool) -> dict[str, float]:
         """The factors of F and of f, s / (1 + w) and w / (1 + w), rho, and whether x moves.
 
         rho is the gap relative to the fall of f, at most what is allowed: with more, x would gain by raising f at the
-        start. It is 0 where y started at a minimiser of f, and without batches, where the gap soon closes. A gap below
-        zero shows that z lags behind x, which then waits.
+        start. It is 0 where y started at a minimiser of f, and where it is not wanted: without batches, where the gap
+        soon closes. A gap below zero shows that z lags behind x, which then waits.
         """
         w = math.exp(self.weight)
-        relative = noisy and self.fall > RISE * self.largest
+        relative = relative and self.fall > RISE * self.largest
         rho = min(self.allowed, max(self.gap, 0.0) / self.fall) if relative else 0.0
         return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(self.gap >= 0)}
 
@@ -169,6 +169,11 @@ class StochasticBVFIM(Configured[StochasticState]):
         y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step. The default is a cosine
             to zero over the run, lower where the first steps prove too long; one of yours is left alone.
         inner_steps: steps of y and z for one of x; more of them track better. Without batches, at least 3.
+        multiplier: a fixed weight of f beside F, in the place of one that follows the gap. A larger one has less bias
+            and more noise: where x is short, as the weights of a few sources are, larger ones may be better.
+        micro_batches: where y is given as :class:`bvfim.Twins`, the parts in which a batch goes through the networks,
+            to save memory.
+        clip: there, the longest gradient of y and of z.
 
     Example:
         >>> import torch, bvfim
@@ -184,9 +189,16 @@ class StochasticBVFIM(Configured[StochasticState]):
     y_optimizer: OptimizerFactory | None = None
     y_scheduler: SchedulerFactory | None = None
     inner_steps: int = 1
+    multiplier: float | None = None
+    micro_batches: int = 1
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         require_count(self, "inner_steps")
+        require_count(self, "micro_batches")
+        for name in ("multiplier", "clip"):
+            if getattr(self, name) is not None:
+                require(self, name, above=0, schedule=False)
         for name in ("y_optimizer", "y_scheduler"):
             given = getattr(self, name)
             if given is not None and not callable(given):
@@ -200,6 +212,10 @@ class StochasticBVFIM(Configured[StochasticState]):
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """z and y both start at the given y; the scale of F is measured at the first step."""
         return StochasticState(y, y, y, torch.tensor(Tracking(), dtype=torch.float64))
+
+    def held(self, tracking: Tracking) -> Tracking:
+        """The same with the given multiplier, if there is one."""
+        return tracking._replace(weight=math.log(self.multiplier * tracking.scale)) if self.multiplier else tracking
 
     def minimiser(self, state: StochasticState) -> Tree:
         """z."""

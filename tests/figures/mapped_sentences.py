@@ -238,6 +238,20 @@ def speed() -> list[Sentence]:
     ]
 
 
+def several_gpus() -> list[Sentence]:
+    """The data mixture: the spoiled source, what learning costs, how much was read."""
+    found = result("data-mixture-h200")
+    learned = [row for row in found["rows"] if row["mixture"] == "learned"]
+    plain = [row["seconds"] for row in found["rows"] if "random" in row["mixture"]]
+    cost = [(row["seconds"] + row["seconds before"]) / (sum(plain) / len(plain)) for row in learned]
+    spoiled = [100 * row["weights"]["spoiled"] for row in learned]
+    return [
+        ("on {} million bytes", found["settings"]["tokens"] / 1e6),
+        ("The spoiled source ends at {}, {} and {} %", *spoiled),
+        ("learning takes with retraining {} to {} trainings", min(cost), max(cost)),
+    ]
+
+
 def benchmarks() -> list[Sentence]:
     """Sizes in the list of benchmarks."""
     labels, large = result("labels"), result("large-cpu")["settings"]
@@ -259,5 +273,6 @@ SENTENCES: dict[str, list[Sentence]] = {
     "docs/choosing-a-method.md": choosing(),
     "docs/cleaning-labels.md": labels(),
     "docs/reproduce.md": [*steps_and_context(), *cleaning(), *small_problems(), *few_shot_and_net()],
+    "docs/several-gpus.md": several_gpus(),
     "docs/speed.md": speed(),
 }

@@ -185,6 +185,31 @@ def conditions() -> Rows:
     return found
 
 
+def large_networks() -> Rows:
+    """A step on large networks, in milliseconds, and its peak memory beside the formula."""
+    names = {"124M": "127 million, single precision", "1B": "1010 million, bfloat16"}
+    found = {}
+    for row in result("large-networks-h200")["summary"]:
+        memory = [row["peak MiB"], row["peak MiB by the formula"]]
+        found[names[row["size"]]] = [*(row["ms"][way] for way in ("plain", "by hand", "ours")), *memory]
+    return found
+
+
+def mixtures() -> Rows:
+    """The test losses of networks trained on a mixture, means over the seeds."""
+    rows = result("data-mixture-h200")["rows"]
+    random = [[row for row in rows if row["seed"] == seed and "random" in row["mixture"]] for seed in range(3)]
+    best = [min(own, key=lambda row: row["validation"]) for own in random]
+    return {
+        "trusted part of the target alone": [mean(rows, "test", mixture="trusted alone")],
+        "uniform over the sources that are not spoiled": [mean(rows, "test", mixture="uniform, unspoiled")],
+        "best of ten random mixtures, by the validation part": [mean(best, "test")],
+        "learned": [mean(rows, "test", mixture="learned")],
+        "uniform over all sources": [mean(rows, "test", mixture="uniform")],
+        "in proportion to the losses of the sources": [mean(rows, "test", mixture="by loss")],
+    }
+
+
 NEW_PARTS = {
     "whole": "nothing",
     "no probes": "all probes",
@@ -212,5 +237,7 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/reproduce.md", "Few-shot learning, on an H200"): few_shot,
     ("docs/reproduce.md", "The test problems"): problems,
     ("docs/cleaning-labels.md", "How good it is"): labels,
+    ("docs/several-gpus.md", "A language model's data mixture"): mixtures,
+    ("docs/several-gpus.md", "What fits where"): large_networks,
     ("docs/speed.md", "An upper step"): speed,
 }

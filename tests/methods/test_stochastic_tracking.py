@@ -26,7 +26,7 @@ def test_the_weight_stays_within_its_bounds_and_finite(values, noisy):
         tracking = tracking.followed(*seen, 100, noisy)
         assert all(math.isfinite(number) for number in tracking)
         assert math.log(LIGHTEST) <= tracking.weight <= math.log(HEAVIEST)
-        assert 0 <= tracking.weights(noisy=True)["rho"] <= tracking.allowed <= LOOSE
+        assert 0 <= tracking.weights(relative=True)["rho"] <= tracking.allowed <= LOOSE
 
 
 def test_the_allowed_gap_goes_down_like_1_over_k_with_batches_and_geometrically_without():
@@ -41,7 +41,7 @@ def test_the_allowed_gap_goes_down_like_1_over_k_with_batches_and_geometrically_
 def test_x_waits_while_z_lags_and_the_weight_stays():
     lagging = Tracking().followed(1.0, 2.0, 3.0, 10, noisy=True)
     assert lagging.gap < 0
-    assert lagging.weights(noisy=True)["moves"] == 0
+    assert lagging.weights(relative=True)["moves"] == 0
     assert lagging._replace(step=9.0).followed(1.0, 2.0, 3.0, 10, noisy=True).weight == lagging.weight
 
 

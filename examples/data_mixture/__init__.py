@@ -1,0 +1,1 @@
+"""Learn how much each source of text counts, so that a language model does well on a target domain."""
