@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bvfim.core.check import Verdict as Verdict
     from bvfim.core.check import check_hypergradient as check_hypergradient
     from bvfim.core.compare import compare as compare
+    from bvfim.core.compare_followers import Followers as Followers
+    from bvfim.core.compare_followers import compare_followers as compare_followers
     from bvfim.core.draw import Draw as Draw
     from bvfim.core.hypergradient import hypergradient as hypergradient
     from bvfim.core.one_scale import OneScale as OneScale
@@ -44,12 +46,16 @@ if TYPE_CHECKING:
     from bvfim.methods import RHG as RHG
     from bvfim.methods import TRHG as TRHG
     from bvfim.methods import AdaptiveBVFIM as AdaptiveBVFIM
+    from bvfim.methods import BiCGAFFA as BiCGAFFA
     from bvfim.methods import Estimator as Estimator
     from bvfim.methods import LowerValue as LowerValue
     from bvfim.methods import Neumann as Neumann
+    from bvfim.methods import SiPBA as SiPBA
     from bvfim.methods import StochasticBVFIM as StochasticBVFIM
     from bvfim.sets import Ball as Ball
     from bvfim.sets import Box as Box
+    from bvfim.sets import Product as Product
+    from bvfim.sets import Projected as Projected
     from bvfim.sets import Simplex as Simplex
     from bvfim.status import BreakdownError as BreakdownError
     from bvfim.status import BvfimError as BvfimError
@@ -67,6 +73,7 @@ NAMES = {
     "bvfim.core.batches": ("Batches", "Shuffled"),
     "bvfim.core.check": ("HypergradientCheck", "Verdict", "check_hypergradient"),
     "bvfim.core.compare": ("compare",),
+    "bvfim.core.compare_followers": ("Followers", "compare_followers"),
     "bvfim.core.hypergradient": ("hypergradient",),
     "bvfim.core.solve_many": ("solve_many",),
     "bvfim.core.draw": ("Draw",),
@@ -82,10 +89,10 @@ NAMES = {
     "bvfim.interior.certificate": ("Certificate",),
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
-        "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "Estimator", "LowerValue", "Neumann",
-        "StochasticBVFIM",
+        "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "BiCGAFFA", "Estimator", "LowerValue", "Neumann",
+        "SiPBA", "StochasticBVFIM",
     ),
-    "bvfim.sets": ("Ball", "Box", "Simplex"),
+    "bvfim.sets": ("Ball", "Box", "Product", "Projected", "Simplex"),
     "bvfim.status": (
         "BreakdownError", "BvfimError", "BvfimWarning", "CheckpointError", "DataError", "MethodError", "ProblemError",
         "RankError", "Status",

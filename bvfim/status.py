@@ -61,6 +61,17 @@ class Status(enum.Enum):
         "An objective decreases without bound. Constrain x and y to sets, or add a regularisation term.",
     )
 
+    NOT_ATTAINED = (
+        "not_attained",
+        "The infimum is approached but not attained: the lower-level solution jumps, and F is higher by a finite "
+        "amount at the limit of x. x lies just beside it; any x still nearer gets a little closer to the infimum. "
+        "certificate.approach has the sequence.",
+    )
+    INFEASIBLE = (
+        "infeasible",
+        "No point was found where all constraints hold, in each of the starts: the certificate names those that are "
+        "left. Loosen one of them, widen x_set or y_set, or try more starts.",
+    )
     RANK_FAILED = (
         "rank_failed",
         "A function raised an error on one of the processes, which a warning names, and all of them ended. The last "
@@ -93,6 +104,7 @@ class Status(enum.Enum):
             Status.GAP_OPEN,
             Status.UNBOUNDED,
             Status.RANKS_DIFFER,
+            Status.INFEASIBLE,
         )
 
 

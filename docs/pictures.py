@@ -1,7 +1,8 @@
-"""Draws the pictures of docs/adaptive.md and of CONTRIBUTING.md."""
+"""Draws the pictures of docs/adaptive.md, docs/constraints.md and CONTRIBUTING.md."""
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 import bvfim
 
 IMAGES = Path(__file__).parent / "images"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 START, SHOWN = (-6.0, 7.0), (0, 1, 5, 9)
 A = 2.0
 
@@ -81,9 +83,61 @@ def layers() -> None:
     figure.savefig(IMAGES / "layers.png", dpi=110)
 
 
+OPTIMIST, PESSIMIST = "#2471a3", "#c0392b"
+"""The colours of the two leaders."""
+
+
+def followers() -> None:
+    """What two leaders get for each x, by brute force, and where the solver sends them."""
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    road = bvfim.Problem(
+        lambda x, y: -(x * y).sum(), lambda x, y: ((x - 4) * y).sum(), bvfim.Box(0, 8), bvfim.Box(0, 1)
+    )
+    both = bvfim.compare_followers(road, *(torch.tensor([v], dtype=torch.float64) for v in (1.0, 0.5)))
+    for colour, apart in ((OPTIMIST, 0.12), (PESSIMIST, -0.12)):  # where both get the same
+        left.plot([2, 4], [2 + apart, 4 + apart], color=colour)
+        left.plot([4, 6], [apart, apart], color=colour)
+        left.plot(4, apart, "o", color=colour, markerfacecolor=colour if apart < 0 else "white", markersize=5)
+        solution = both.optimistic if apart > 0 else both.pessimistic
+        mark(left, float(solution.x), apart - solution.upper, colour)
+    left.text(4.1, 4.05, "gets 4, with the drivers' favour", color=OPTIMIST)
+    left.text(4.1, 3.6, "comes as near as he likes", color=PESSIMIST)
+    left.text(4.1, -0.6, "gets nothing at 4 itself", color=PESSIMIST)
+    left.set(
+        xlabel="toll x", ylabel="revenue, -F", ylim=(-0.9, 4.6), title="a toll: the pessimist's best is not attained"
+    )
+    game = runpy.run_path(str(EXAMPLES / "security_game.py"))
+    town = bvfim.Problem(*(game[name] for name in ("upper", "lower", "x_set", "y_set")))
+    both = bvfim.compare_followers(town, game["x"], game["y"])
+    share = np.linspace(0, 1, 400)
+    for values, solution, colour in zip(
+        np.transpose([game["losses"](v) for v in share]),
+        (both.optimistic, both.pessimistic),
+        (OPTIMIST, PESSIMIST),
+        strict=True,
+    ):
+        right.plot(share, values, color=colour)
+        mark(right, float(solution.x), solution.upper, colour)
+    right.text(0.3, 7.2, "thieves do the worst\nthat suits them", color=PESSIMIST)
+    right.text(0.56, 0.9, "they do what suits the town", color=OPTIMIST)
+    right.set(xlabel="share x of the guards at the harbour", ylabel="loss F", ylim=(0, 10))
+    right.set(title=f"guards: friendliness is worth {both.worth:.2f}")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.3)
+    figure.savefig(IMAGES / "constraints-followers.png", dpi=130)
+
+
+def mark(axes: Axes, x: float, value: float, colour: str) -> None:
+    """Where the solver ended."""
+    axes.plot(x, value, "*", color=colour, markersize=13, markeredgecolor="black", markeredgewidth=0.6)
+
+
 def main() -> None:
     """Write the pictures into docs/images."""
     layers()
+    followers()
     points, solution = stages()
     history = solution.history
     figure = Figure(figsize=(12, 3.6), layout="constrained")

@@ -18,13 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ABSENT = ("scipy", "sklearn", "matplotlib", "rich", "typer", "PIL", "pooch")
 USE = """
-import torch, bvfim
+import dataclasses, torch, bvfim
 from importlib.util import find_spec
 assert not [name for name in {absent} if find_spec(name)], "more is installed than the solver names"
 toy, start = bvfim.testproblems.sine(a=2), torch.zeros(1, dtype=torch.float64)
 for method in bvfim.methods.ALL:
     own, bar = method(), bvfim.callbacks.ProgressBar(pause=0.0)
-    solution = bvfim.solve(toy.problem, start, start, own, steps=3, callbacks=[bar])
+    problem = dataclasses.replace(toy.problem, follower=method.followers[0])
+    solution = bvfim.solve(problem, start, start, own, steps=3, callbacks=[bar])
     assert solution.status.ok and len(solution.history) == solution.steps, (method, solution)
 assert len(bvfim.solve_many(toy.problem, start[None], start[None], steps=2)) == 1
 print(bvfim.compare(toy.problem, [bvfim.RHG(), bvfim.CG()], start, start, steps=2))

@@ -27,6 +27,11 @@ def test_code_blocks_run(page, capsys):
         assert "RHG: exact" in printed
         assert "TRHG: biased by design" in printed
         assert "CG: exact" in printed
+    if page.name == "constraints.md":
+        assert "converged" in printed.splitlines()[0]
+        assert "Status.INFEASIBLE ('lower_constraints[0]', 'upper_constraints[0]', 'upper_constraints[1]')" in printed
+        assert "Status.NOT_ATTAINED" in printed
+        assert "RHG takes sets, but no lower_constraints: these do: " in printed
 
 
 def anchors(page):

@@ -15,7 +15,8 @@ ROOT = Path(bvfim.__file__).parent
 SOLVER = [
     "version", "status", "core.extras", "core.arguments", "tree", "schedules", "sets",
     "core.evaluations", "core.backends", "core.draw", "distributed.mesh", "distributed.world", "core.of_rank",
-    "core.noise", "core.evaluator", "core.problem", "core.validate", "core.batches", "dynamics",
+    "core.noise", "core.constraints", "core.augmented", "core.evaluator", "core.problem", "core.check_constraints",
+    "core.multipliers", "core.validate", "core.batches", "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
     "core.following", "core.one_scale", "core.range_test", "core.history", "core.single_loop",
     "distributed.twins", "distributed.module_loop", "core.mover", "checkpoint", "distributed.metadata",
@@ -23,7 +24,7 @@ SOLVER = [
     "core.lower_minimum", "core.refit", "callbacks", "core.solve",
     "core.batched", "core.refit_many",
     "core.solve_many",
-    "core.hypergradient", "core.memory", "core.check", "core.compare",
+    "core.hypergradient", "core.memory", "core.check", "core.compare", "core.compare_followers",
     "testproblems", "core",
 ]  # fmt: skip
 """The solver, from the bottom up."""
@@ -83,8 +84,8 @@ def test_the_solver_stands_alone():
 
 
 def test_no_method_imports_another():
-    names = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__", "base", "explicit"}
-    assert len(names) == 9
+    names = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__", "base", "explicit", "pessimistic"}
+    assert len(names) == 11
     for name in names:
         assert not {f"methods.{other}" for other in names - {name}} & set(imported(FILES[f"methods.{name}"]))
 

@@ -99,6 +99,9 @@ def solve(
 ) -> None:
     """Solve the problem defined in a Python file, show its progress and save a report.
 
+    Beside upper, lower, x and y, the file may define x_set, y_set, lower_constraints, lower_equalities,
+    upper_constraints, upper_equalities, follower, context, joint, method, steps and optimizer: see docs/constraints.md.
+
     Exit codes: 0 done, 1 the run failed, 2 invalid input, 130 interrupted.
     """
     from bvfim.app import problem_file, problem_file_report

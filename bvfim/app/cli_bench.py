@@ -13,6 +13,9 @@ from bvfim.app.terminal import Device, Out, Resume, Seed, Workers, counts, liste
 LABEL_DATA = ("digits", "mnist", "fashion-mnist", "cifar10n")
 """The data sets of ``bvfim bench labels``, named here too so that ``--help`` need not load them."""
 
+COLLECTIONS = ("plain", "constrained", "coupled", "pessimistic", "unattained")
+"""The collections of test problems, likewise."""
+
 bench_app = typer.Typer(help="Benchmark the library against others and against itself.", no_args_is_help=True)
 
 
@@ -69,8 +72,12 @@ def bench_growth(
 
 @bench_app.command("problems")
 def bench_problems(
-    method: Annotated[list[str] | None, typer.Option(help="Method; may be repeated. All five by default.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Method; may be repeated. Those of five that can take the collection by default."),
+    ] = None,
     problem: Annotated[list[str] | None, typer.Option(help="Test problem; may be repeated. All by default.")] = None,
+    collection: Annotated[str, typer.Option(help=f"Collection of problems: {', '.join(COLLECTIONS)}.")] = "plain",
     planted: Annotated[int, typer.Option(min=0, help="Number of random problems with a planted optimum to add.")] = 0,
     starts: Annotated[int, typer.Option(min=1, help="Number of starts per problem.")] = 6,
     steps: Annotated[int, typer.Option(min=1, help="Number of upper steps for the estimators.")] = 100,
@@ -84,10 +91,12 @@ def bench_problems(
     from bvfim.app.results import prepared, reported
     from bvfim.reproduce.bench import problems
 
-    out, names = prepared(out), tuple(dict.fromkeys(name.lower() for name in method or problems.Config.methods))
-    config = problems.Config(names, tuple(problem or ()), planted, starts, steps, lr, seed, workers)
+    out = prepared(out)
+    names = tuple(dict.fromkeys(name.lower() for name in method or problems.able(problems.Config.methods, collection)))
+    config = problems.Config(names, tuple(problem or ()), planted, starts, steps, lr, seed, workers, collection)
     if quick:
-        config = replace(config, methods=("adaptivebvfim", "rhg"), starts=2, steps=100)
+        quickest = problems.able(("adaptivebvfim", "rhg"), collection)
+        config = replace(config, methods=quickest, starts=2, steps=100)
     lead = "Several methods on problems with known optima, from the same starts."
     results = problems.run(config, tracked("solving"))
     reported("bvfim bench problems", lead, "problems", config, results, out)

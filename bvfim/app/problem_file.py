@@ -6,6 +6,7 @@ import dataclasses
 import numbers
 import os
 import random
+import re
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from torch import Tensor
 from bvfim import sets, tree
 from bvfim.app import python_file
 from bvfim.core.arguments import accepts, check_steps
+from bvfim.core.constraints import KINDS
 from bvfim.core.problem import Problem
 from bvfim.core.run import Callback
 from bvfim.core.solution import Solution
@@ -35,7 +37,8 @@ from bvfim.status import BvfimError, BvfimWarning, MethodError, ProblemError
 from bvfim.tree import Tree
 
 REQUIRED = ("upper", "lower", "x", "y")
-OPTIONAL = ("x_set", "y_set", "method", "steps", "optimizer", "context", "joint")
+PARTS = ("x_set", "y_set", "context", "joint", *KINDS)
+OPTIONAL = (*PARTS, "follower", "method", "steps", "optimizer")
 UNREAD = ("batches", "scheduler", "callbacks", "tol", "time_limit")
 """Names that ``bvfim.solve`` takes and a file can't give."""
 EXAMPLE = """\
@@ -54,7 +57,7 @@ class Stated:
 
     Attributes:
         file: the file it was read from.
-        problem: built from the file's ``upper``, ``lower``, ``x_set``, ``y_set``, ``context`` and ``joint``.
+        problem: built from the file's ``upper``, ``lower`` and whatever else of :class:`bvfim.Problem` it names.
         x, y: the starting point.
         method: an instance; None leaves the choice to :func:`bvfim.solve`.
         optimizer, steps, tol: as :func:`bvfim.solve` takes them.
@@ -114,6 +117,7 @@ def load(path: str | os.PathLike[str]) -> Stated:
 
     Args:
         path: a Python file that defines ``upper``, ``lower``, ``x`` and ``y``, and optionally ``x_set``, ``y_set``,
+            ``lower_constraints``, ``lower_equalities``, ``upper_constraints``, ``upper_equalities``, ``follower``,
             ``method`` (an instance, a class or a name), ``steps``, ``optimizer``, ``context`` and ``joint``. Other
             names are ignored.
 
@@ -138,7 +142,8 @@ def load(path: str | os.PathLike[str]) -> Stated:
     with explained(file, lines, x, y):
         _require_tensors("x", x)
         _require_tensors("y", y)
-        parts = {name: given.pop(name) for name in ("x_set", "y_set", "context", "joint")}
+        parts: dict[str, Any] = {name: given.pop(name) for name in PARTS}
+        parts["follower"] = given.pop("follower") or Problem.follower
         problem = Problem(names["upper"], names["lower"], **parts)
         _require_arguments(problem)
         sets.check_fit(problem.x_set, x, "x")
@@ -190,7 +195,7 @@ def explained(file: Path, lines: Mapping[str, int], x: Tree, y: Tree) -> Iterato
     except Exception as error:
         inside = python_file.frames(error, file)
         if isinstance(error, BvfimError) and not inside:
-            subject = str(error).partition(" ")[0].rstrip(":")
+            subject = re.split(r"[ :[]", str(error), maxsplit=1)[0]
             where, line = python_file.place(file, lines.get(subject) if subject in REQUIRED + OPTIONAL else None)
             raise type(error)(f"{where}: {error}{line}") from error
         hint = "" if inside else "\nThe error was raised outside the file: --debug shows where."
@@ -206,7 +211,8 @@ def _require_names(file: Path, names: Mapping[str, Any], lines: Mapping[str, int
     for name in missing:
         for near in get_close_matches(name, own, n=1):
             text += f" Is {own[near]!r} on line {lines[own[near]]} meant to be {name!r}?"
-    raise ProblemError(f"{text}\nA complete file:\n\n{textwrap.indent(EXAMPLE, '    ')}")
+    more = textwrap.fill(f"It may also define {_listed(list(OPTIONAL))}.", 79)
+    raise ProblemError(f"{text}\nA complete file:\n\n{textwrap.indent(EXAMPLE, '    ')}\n{more}")
 
 
 def _warn_of_names(file: Path, names: Mapping[str, Any], lines: Mapping[str, int]) -> None:

@@ -115,7 +115,7 @@ def ended(stated: Stated, solution: Solution) -> str:
         Step 0 ended with grad_norm = inf, x_norm = nan. The gradient of upper (a.py) is not finite at x = [0], y = [0]
     """
     status, history = solution.status, solution.history
-    if status is Status.CONVERGED and solution.certificate is not None:
+    if status in (Status.CONVERGED, Status.INFEASIBLE) and solution.certificate is not None:
         return solution.certificate.advice
     if status is not Status.NON_FINITE or history.empty:
         return status.advice
@@ -182,7 +182,8 @@ _SHOWN = (
     "What the run has verified about this point. All of it is local, and no stronger than the status. relaxed and "
     "polished are F before and after y is refined to a lower-level solution; they agree within tol if the run has "
     "converged. gap is f(x, y) minus the lowest f(x, ·) found; it counts as closed below gap_allowed. multimodal says "
-    "whether other minima of f(x, ·) were seen."
+    "whether other minima of f(x, ·) were seen. violation is a distance in x and y; conflict names constraints that "
+    "stand against each other, if there is no point where all hold."
 )
 _COURSE = f"F and f per step, and the method's own diagnostics. Shows at most {ROWS} rows; history.csv has all of them."
 
@@ -202,9 +203,13 @@ def _solution(solution: Solution) -> pd.DataFrame:
         "F after a refit": _measured(solution, f"{solution.upper_refit:.6g}"),
         "F uses the slack of the lower level": _measured(solution, "yes" if solution.uses_slack else "no"),
     }
+    if solution.multipliers:
+        rows["largest violation"] = f"{solution.violation:.3g}"
     for name, variable in (("x", solution.x), ("y", solution.y)):
         for path, leaf in named(name, variable):
             rows |= _entries(path, leaf)
+    for name, multiplier in solution.multipliers.items():
+        rows |= _entries(f"multiplier of {name}", multiplier)
     rows |= {"steps": f"{solution.steps}", "seconds": f"{solution.seconds:.2f}"}
     rows |= {_COUNTED[name]: f"{count}" for name, count in solution.evaluations.items() if count}
     return pd.DataFrame({"value": rows}).rename_axis("quantity")
@@ -249,12 +254,12 @@ def _figures(history: pd.DataFrame) -> dict[str, Figure]:
     figures = {"objectives": figure}
     if "mu2" in history:
         figures["barrier"], axes = panels(1, 1, width=6.0)
-        _draw(axes[0, 0], history, {"mu2": "mu2", "gap": "gap", "slack": "slack"}, over, log=True)
+        _draw(axes[0, 0], history, {name: name for name in ("mu2", "gap", "slack", "violation")}, over, log=True)
     else:
-        own = {name: label for name, label in {"grad_norm": "grad_norm", "slack": "slack"}.items() if name in history}
+        own = [name for name in ("grad_norm", "slack", "violation") if name in history]
         figures["gradient"], axes = panels(1, len(own))
-        for one, (name, label) in zip(axes[0], own.items(), strict=True):
-            _draw(one, history, {name: label}, over, log=True)
+        for one, name in zip(axes[0], own, strict=True):
+            _draw(one, history, {name: name}, over, log=True)
     return figures
 
 

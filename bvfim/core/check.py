@@ -13,12 +13,13 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.arguments import check_steps, check_tol
 from bvfim.core.following import checked_estimate
+from bvfim.core.hypergradient import require_unconstrained
 from bvfim.core.implicit import implicit_gradient
 from bvfim.core.linear import dense
 from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.validate import validate
-from bvfim.methods import Estimator, Info, State, as_estimator
+from bvfim.methods import Estimator, Info, State, as_estimator, require_able
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
@@ -132,6 +133,8 @@ def check_hypergradient(
     check_tol(tol)
     check_steps(step, "step")
     method, problem = as_estimator(method), as_problem(problem).counted_anew()
+    require_unconstrained(problem, "check_hypergradient")
+    require_able(method, problem)
     validate(problem, x, y, data)
     dtype = tree.leaves(x)[0].dtype
     if dtype not in (torch.float32, torch.float64):

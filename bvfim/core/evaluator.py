@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.core.augmented import Augmented
 from bvfim.core.backends import Backend, Objective, Pullback
+from bvfim.core.constraints import values
 from bvfim.core.draw import Draw, Several
-from bvfim.core.noise import random_state, restore_random_state
+from bvfim.core.noise import Drawing
 from bvfim.core.of_rank import Objectives, OfRank, without
 from bvfim.tree import Tree
 
@@ -42,7 +44,7 @@ class Saddle(NamedTuple):
     in_z: Tree
 
 
-class At(OfRank):
+class At(OfRank, Drawing):
     r"""The problem at one x: the functions F(x, .) and f(x, .), their derivatives, and the counting.
 
     Everything that depends on x is gathered in ``u``, the list of the leaves of x followed by the
@@ -54,8 +56,11 @@ class At(OfRank):
     gradients in u are those of these parts until they are pulled. All other values and gradients are sums over ranks.
     """
 
-    def __init__(self, problem: Objectives, x: Tree, batch: Any, backend: Backend) -> None:
+    def __init__(
+        self, problem: Objectives, x: Tree, batch: Any, backend: Backend, augmented: Augmented | None = None
+    ) -> None:
         self.problem, self.backend, self.world = problem, backend, problem.world
+        self.augmented = augmented
         self._x = tree.detach(x)
         several = isinstance(batch, Draw) and isinstance(batch.lower, Several)
         self._turns: tuple[Any, ...] = batch.lower.draws[:-1] if several else ()
@@ -102,17 +107,29 @@ class At(OfRank):
     def F(self, u: list[Tensor], y: Tree) -> Tensor:
         """F(x, y) with x and the context taken from u."""
         x, data = self._inputs(u)
-        return self._part("upper", x, y, data.upper if isinstance(data, Draw) else data)
+        F = self._part("upper", x, y, data.upper if isinstance(data, Draw) else data)
+        return F if self.augmented is None else F + self.augmented.upper(self.constraints(u, y)).to(F)
 
     def f(self, u: list[Tensor], y: Tree) -> Tensor:
         """f(x, y) with x and the context taken from u."""
         x, data = self._inputs(u)
-        return self._part("lower", x, y, data.lower if isinstance(data, Draw) else data)
+        f = self._part("lower", x, y, data.lower if isinstance(data, Draw) else data)
+        return f if self.augmented is None else f + self.augmented.lower(self.constraints(u, y)).to(f)
+
+    def inputs(self) -> tuple[Tree, Any]:
+        """x, and the batch or the context that objectives see."""
+        return self._inputs(self.u)
+
+    def constraints(self, u: list[Tensor], y: Tree) -> Tensor:
+        """Every constraint at (x, y), as one vector, with x and the context taken from u."""
+        x, data = self._inputs(u)
+        return values(self.problem, x, y, data)
 
     def both(self, u: list[Tensor], y: Tree) -> tuple[Tensor, Tensor]:
         """(F, f), from one pass where the problem has ``joint``."""
         shares = self._shares
-        if self.problem.joint is None or (shares is not None and 0 in (shares.upper.rows, shares.lower.rows)):
+        several = shares is not None and 0 in (shares.upper.rows, shares.lower.rows)
+        if self.problem.joint is None or several or self.augmented is not None:
             return self.F(u, y), self.f(u, y)
         x, data = self._inputs(u)
         if shares is None:
@@ -233,26 +250,6 @@ class At(OfRank):
         in_u, in_y, in_z = pull((of_F, of_f, (rho - 1) * of_f, -rho * of_f))
         (F, f, f_z, f_0), in_x, in_y, in_z = self._sum_with_x((F, f, f_z, f_0), self._pulled(in_u), in_y, in_z)
         return Saddle(F, f, f_z, f_0, in_x, in_y, in_z)
-
-    def random_state(self) -> Tensor | None:
-        """The state of the random generator that objectives draw from; None while a step is recorded or compiled."""
-        device = self.u[0].device
-        if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-            return None
-        return random_state(device)
-
-    def restore_random_state(self, state: Tensor | None) -> None:
-        """The inverse of :meth:`random_state`."""
-        if state is not None:
-            restore_random_state(state, self.u[0].device)
-
-    def draws_random(self, y: Tree) -> bool:
-        """Whether an objective draws random numbers; the generator is left as it was."""
-        before = self.random_state()
-        self.values(y)
-        after = self.random_state()
-        self.restore_random_state(before)
-        return before is not None and after is not None and not torch.equal(before, after)
 
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""

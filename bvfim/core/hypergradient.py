@@ -9,9 +9,23 @@ from bvfim.core.arguments import check_steps
 from bvfim.core.following import checked_estimate
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.validate import validate
-from bvfim.methods import Estimator, State, as_estimator
+from bvfim.methods import Estimator, State, as_estimator, require_able
 from bvfim.status import MethodError
 from bvfim.tree import Tree
+
+
+def require_unconstrained(problem: Problem, name: str) -> None:
+    """Reject constraints where there is no run in which their multipliers could be found.
+
+    Example:
+        >>> import bvfim
+        >>> from bvfim.core.hypergradient import require_unconstrained
+        >>> require_unconstrained(bvfim.Problem(max, min, lower_constraints=max), "hypergradient")
+        Traceback (most recent call last):
+        bvfim.status.MethodError: hypergradient takes sets, but no lower_constraints: multipliers are found along a run
+    """
+    if problem.stated:
+        raise MethodError(f"{name} takes sets, but no {problem.stated[0]}: multipliers are found along a run")
 
 
 def hypergradient(
@@ -53,6 +67,8 @@ def hypergradient(
         tensor([0.8750])
     """
     estimator, problem = as_estimator(method), as_problem(problem)
+    require_unconstrained(problem, "hypergradient")
+    require_able(estimator, problem)
     check_steps(step, "step")
     if state is None:
         validate(problem, x, y, data)

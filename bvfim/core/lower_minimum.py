@@ -9,6 +9,8 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.evaluator import At
+from bvfim.core.multipliers import first
+from bvfim.core.problem import Problem
 from bvfim.interior.lbfgs import Memory, Points, minimise, unit
 from bvfim.interior.space import Space
 from bvfim.sets import Box, per_leaf
@@ -16,6 +18,11 @@ from bvfim.tree import Tree
 
 EXACT = 2e-16
 """f is low enough where it can fall by no more than this, relative to max(|f|, 1)."""
+
+HOLDS = 1e-6
+"""Constraints hold where multipliers would move by no more than a violation of this, relative to the size of y."""
+HEAVIER, HALVED = 4.0, 0.5
+"""Weights grow by this factor where the violation has not halved in a round."""
 
 
 class _Lower:
@@ -83,3 +90,45 @@ def lower_minimum(
     if f > target:
         points, _ = minimise(function, points, space, Memory.empty(row[None]), max_iterations)
     return space.tree(points.w[0]), float(points.value[0])
+
+
+def held_minimum(problem: Problem, x: Tree, y: Tree, budget: int) -> tuple[Tree, bool] | None:
+    """The same under the constraints of the lower level, by rounds of the augmented Lagrangian method.
+
+    Args:
+        problem: the problem.
+        x: where it is solved.
+        y: the initial point.
+        budget: how many gradients it may take, about.
+
+    Returns:
+        y, and whether the constraints hold there and their multipliers have settled; ``None`` if Y is not a box.
+
+    Example:
+        >>> import torch, bvfim
+        >>> from bvfim.core.lower_minimum import held_minimum
+        >>> problem = bvfim.Problem(
+        ...     upper=lambda x, y: (y**2).sum(),
+        ...     lower=lambda x, y: ((y - x) ** 2).sum(),
+        ...     lower_constraints=lambda x, y: x - y + 1,
+        ... )
+        >>> x = torch.zeros(2, dtype=torch.float64)
+        >>> y, holds = held_minimum(problem, x, x, 1000)
+        >>> print(holds, f"{y[0]:.4f}")
+        True 1.0000
+    """
+    own, multipliers, last = problem.counted_anew(), first(problem, x, y), math.inf
+    size = max(1.0, float(tree.flatten(y).abs().max()))
+    while own.evaluations.lower < budget:
+        at = own.at(x, None, multipliers.augmented)
+        found = lower_minimum(at, y, budget - own.evaluations.lower)
+        if found is None:
+            return None
+        y, distances = found[0], multipliers.distances(at, found[0])
+        moved = multipliers.followed(distances, distances, 1.0)
+        change = float(((moved.u - multipliers.u) / multipliers.c).abs().max())
+        if change <= HOLDS * size:
+            return y, True
+        multipliers = moved._replace(c=(HEAVIER if change > HALVED * last else 1.0) * moved.c)
+        last = change
+    return y, False

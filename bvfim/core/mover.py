@@ -75,6 +75,8 @@ def mover_on(
             "bvfim.StochasticBVFIM(), which needs first derivatives only: a sharded module can't be differentiated "
             "twice, or put through torch.func"
         )
+    if problem.stated:
+        raise MethodError(f"bvfim.Twins: y as modules takes no constraints yet: leave {problem.stated[0]} out")
     if tol is not None or method.inner_steps != 1 or not noisy:
         raise MethodError("bvfim.Twins: pass batches=, no tol, and inner_steps=1")
     return ModuleLoop(method, problem, twins, x, optimizer, scheduler, steps, problem.world)

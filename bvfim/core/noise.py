@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -17,3 +20,30 @@ def restore_random_state(state: Tensor, device: torch.device) -> None:
         torch.cuda.set_rng_state(state, device)
     else:
         torch.set_rng_state(state)
+
+
+class Drawing:
+    """The part of an evaluator that lets objectives draw the same numbers again."""
+
+    u: list[Tensor]
+    values: Callable[[Any], Any]
+
+    def random_state(self) -> Tensor | None:
+        """The state of the random generator that objectives draw from; None while a step is recorded or compiled."""
+        device = self.u[0].device
+        if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            return None
+        return random_state(device)
+
+    def restore_random_state(self, state: Tensor | None) -> None:
+        """The inverse of :meth:`random_state`."""
+        if state is not None:
+            restore_random_state(state, self.u[0].device)
+
+    def draws_random(self, y: Any) -> bool:
+        """Whether an objective draws random numbers; the generator is left as it was."""
+        before = self.random_state()
+        self.values(y)
+        after = self.random_state()
+        self.restore_random_state(before)
+        return before is not None and after is not None and not torch.equal(before, after)

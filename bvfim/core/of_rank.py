@@ -37,8 +37,13 @@ class Objectives(Protocol):
         """The processes of the run."""
         ...
 
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The kinds of constraints that there are."""
+        ...
+
     def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
-        """An objective by name."""
+        """An objective or a kind of constraints by name."""
         ...
 
     def project_y(self, y: Tree) -> Tree:

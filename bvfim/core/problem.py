@@ -1,6 +1,9 @@
 r"""A bilevel problem.
 
-.. math:: \min_{x \in X,\, y} F(x, y) \quad\text{s.t.}\quad y \in \arg\min_{y \in Y} f(x, y)
+.. math::
+
+    \min_{x \in X,\, y} F(x, y) \quad\text{s.t.}\quad G(x, y) \le 0,\; H(x, y) = 0,\;
+    y \in \arg\min_{y \in Y} \{ f(x, y) : g(x, y) \le 0,\; h(x, y) = 0 \}
 
 :class:`Problem` is what the user defines. :meth:`Problem.at` fixes x (and the batch) and returns the evaluator
 :class:`bvfim.core.evaluator.At`.
@@ -17,7 +20,9 @@ from typing import Any
 from torch import Tensor
 
 from bvfim import sets
+from bvfim.core import constraints
 from bvfim.core.arguments import accepts
+from bvfim.core.augmented import Augmented
 from bvfim.core.backends import AUTOGRAD, Backend
 from bvfim.core.evaluations import Evaluations
 from bvfim.core.evaluator import At
@@ -25,10 +30,13 @@ from bvfim.distributed.world import ALONE, World
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
+FOLLOWERS = ("optimistic", "pessimistic")
+"""How a follower chooses among several lower-level solutions."""
+
 
 @dataclass(frozen=True)
 class Problem:
-    r"""A bilevel problem: minimise F(x, y) over x in X and y in argmin f(x, .) over Y.
+    r"""A bilevel problem: minimise F(x, y) over x in X and y in argmin f(x, .) over Y, where constraints hold.
 
     Args:
         upper: F. Takes ``(x, y)`` or ``(x, y, data)`` and returns a scalar tensor.
@@ -40,6 +48,12 @@ class Problem:
             detached, and the gradient in x flows through it. ``batch`` is ``None`` without batches.
         joint: returns the pair (F, f) from one pass, for objectives that share work. It takes the arguments of
             ``upper``; with :class:`bvfim.Batches` it gets the pair of batches, a :class:`bvfim.Draw`.
+        lower_constraints: g; takes the arguments of ``lower`` and returns a tensor of any shape, each entry of which is
+            to be at most zero. The lower level minimises f where that holds.
+        lower_equalities: h, likewise; each entry is to be zero.
+        upper_constraints, upper_equalities: G and H, likewise; x is chosen such that they hold at the y that follows.
+        follower: which y follows where several minimise f: ``"optimistic"``, the one that is best for F, or
+            ``"pessimistic"``, the worst: then x minimises the largest F.
 
     ``data`` is the batch drawn by ``solve(batches=...)``, or the value of ``context`` if there is one.
 
@@ -63,6 +77,11 @@ class Problem:
     y_set: sets.SetTree = None
     context: Callable[[Tree, Any], Tree] | None = None
     joint: Callable[..., tuple[Tensor, Tensor]] | None = None
+    lower_constraints: Callable[..., Tensor] | None = None
+    lower_equalities: Callable[..., Tensor] | None = None
+    upper_constraints: Callable[..., Tensor] | None = None
+    upper_equalities: Callable[..., Tensor] | None = None
+    follower: str = "optimistic"
     evaluations: Evaluations = field(default_factory=Evaluations, init=False, compare=False, repr=False)
     memo: dict[str, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     backend: Backend = field(default=AUTOGRAD, init=False, compare=False, repr=False)
@@ -81,10 +100,18 @@ class Problem:
             raise ProblemError("context must be a function of (x, batch)")
         if self.joint is not None and not (accepts(self.joint, 2) or accepts(self.joint, 3)):
             raise ProblemError("joint must take the arguments of upper: (x, y), or (x, y, data)")
+        constraints.check_functions({name: getattr(self, name) for name in self.stated}, accepts)
+        if self.follower not in FOLLOWERS:
+            raise ProblemError(f"follower must be one of {', '.join(FOLLOWERS)}, not {self.follower!r}")
+
+    @functools.cached_property
+    def stated(self) -> tuple[str, ...]:
+        """The kinds of constraints that there are."""
+        return tuple(name for name in constraints.KINDS if getattr(self, name) is not None)
 
     @functools.cached_property
     def _takes_data(self) -> dict[str, bool]:
-        return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint")}
+        return {name: accepts(getattr(self, name), 3) for name in ("upper", "lower", "joint", *self.stated)}
 
     @functools.cached_property
     def takes_data(self) -> bool:
@@ -95,7 +122,8 @@ class Problem:
     def needs_data(self) -> str:
         """The name of an objective that can't do without data where there is no context; empty if there is none."""
         alone = self.context is None
-        return next((name for name in ("upper", "lower") if alone and not accepts(getattr(self, name), 2)), "")
+        functions = ("upper", "lower", *self.stated)
+        return next((name for name in functions if alone and not accepts(getattr(self, name), 2)), "")
 
     def call(self, name: str, x: Tree, y: Tree, data: Any) -> Any:
         """The objective ``name`` at (x, y), with the data if there are any and it takes them. Not counted."""
@@ -118,9 +146,9 @@ class Problem:
         object.__setattr__(own, "backend", backend)
         return own
 
-    def at(self, x: Tree, batch: Any = None) -> At:
-        """The problem at one x and one batch."""
-        return At(self, x, batch, self.backend)
+    def at(self, x: Tree, batch: Any = None, augmented: Augmented | None = None) -> At:
+        """The problem at one x and one batch; F and f contain the terms of constraints that are given."""
+        return At(self, x, batch, self.backend, augmented)
 
     def project_x(self, x: Tree) -> Tree:
         """The projection of x onto X."""

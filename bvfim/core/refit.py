@@ -13,7 +13,8 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.arguments import check_steps
 from bvfim.core.batches import Draws
-from bvfim.core.lower_minimum import lower_minimum
+from bvfim.core.constraints import LOWER
+from bvfim.core.lower_minimum import held_minimum, lower_minimum
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.range_test import adam_step
 from bvfim.core.run import Run
@@ -22,7 +23,7 @@ from bvfim.core.solution import Solution
 from bvfim.core.validate import validate
 from bvfim.methods import StochasticBVFIM
 from bvfim.methods.base import OptimizerFactory
-from bvfim.status import Status
+from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
 
 SHARE = 0.1
@@ -31,7 +32,9 @@ LOOKS = 20
 """F and f are means over at most this many draws."""
 VALUES = 6
 """The values of F and f at y, after the refit and at z."""
-BROKEN = (Status.NON_FINITE, Status.INTERRUPTED, Status.RANK_FAILED, Status.RANK_LOST, Status.RANKS_DIFFER)
+BROKEN = (
+    Status.NON_FINITE, Status.INTERRUPTED, Status.RANK_FAILED, Status.RANK_LOST, Status.RANKS_DIFFER, Status.INFEASIBLE,
+)  # fmt: skip
 """Runs that ended so are not judged."""
 VALUE = 1 / 3
 """What a value costs, as a share of a gradient."""
@@ -44,6 +47,9 @@ TRIFLE = 1e-4
 """What is at most this share of F's fall in the run is not worth a word."""
 LONGEST = 1000
 """Iterations of L-BFGS after which the refit of a run ends anyway."""
+
+NOT_HELD = "the constraints of the lower level could not be met in a refit of that length, so its gap is not known"
+ON_BATCHES = "with batches, constraints of the lower level are not refitted, so its gap is not known"
 
 
 class Refit(NamedTuple):
@@ -99,7 +105,14 @@ def refit(
     draws, own = Draws(batches), as_problem(problem).counted_anew()
     first = draws.draw()
     validate(own, x, y, first)
-    found = descended(own, x, tree.clone(y), first, draws.draw, steps, optimizer)
+    if is_held(own):
+        if first is not None or optimizer is not None:
+            raise MethodError("refit: with constraints of the lower level there are no batches= and no optimizer=")
+        found, holds = held_minimum(own, x, tree.clone(y), steps) or (y, False)
+        if not holds:
+            warn(f"refit: {NOT_HELD}")
+    else:
+        found = descended(own, x, tree.clone(y), first, draws.draw, steps, optimizer)
     F, f = mean_values(own, x, [found], first, draws.draw, LOOKS)[0]
     return Refit(found, F, f)
 
@@ -128,6 +141,11 @@ def descended(
         moved.put(problem.project_y(moved.step(at.lower_grad(moved.variable)[1])))
         moved.scheduler.step()
     return moved.variable
+
+
+def is_held(problem: Problem) -> bool:
+    """Whether the lower level has constraints."""
+    return any(name in LOWER for name in problem.stated)
 
 
 def mean_values(
@@ -160,7 +178,13 @@ def judged(run: Run, solution: Solution) -> Solution:
         return run.world.attempt(run.draw, run.drawn)
 
     first, x = draw(), run.world.local(solution.x)
-    y = descended(own, x, solution.y, first, draw, steps)
+    if is_held(own):
+        found, holds = (None if first is not None else held_minimum(own, x, solution.y, steps)) or (None, False)
+        if not holds:
+            return replace(solution, doubts=(NOT_HELD if first is None else ON_BATCHES,))
+        y = found
+    else:
+        y = descended(own, x, solution.y, first, draw, steps)
     ys = [solution.y, y, solution.z]
     at_y, refit, (F_z, _) = mean_values(own, x, ys, first, draw, looks)
     return worth(solution, at_y, refit, F_z, alone=isinstance(run.method, StochasticBVFIM))

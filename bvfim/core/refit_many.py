@@ -7,7 +7,7 @@ import torch
 from bvfim import tree
 from bvfim.core.lower_minimum import EXACT
 from bvfim.core.problem import Problem
-from bvfim.core.refit import BROKEN, LONGEST, SHARE, VALUE, VALUES, gradients_of, worth
+from bvfim.core.refit import BROKEN, LONGEST, SHARE, VALUE, VALUES, gradients_of, is_held, worth
 from bvfim.core.solution import Solution
 from bvfim.interior.batch import KINDS, Batch
 from bvfim.interior.lbfgs import Memory, Points, minimise
@@ -19,7 +19,7 @@ from bvfim.sets import per_leaf
 def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solution]:
     """The solutions with their lower gaps and F after refits, in one batch, for at most a tenth of what they cost.
 
-    Those without a step, and those that broke off, stay as they are.
+    Those without a step, and those that broke off, stay as they are; all do where the lower level has constraints.
 
     Example:
         >>> import torch, bvfim
@@ -33,7 +33,7 @@ def judged_together(problem: Problem, solutions: list[Solution]) -> list[Solutio
     own = [solutions[i] for i in judged]
     spent = sum(gradients_of(s) for s in own) / max(len(own), 1)
     steps = min(int(SHARE * spent - VALUES * VALUE), LONGEST)
-    if steps < 1:
+    if steps < 1 or is_held(problem):
         return solutions
     sides = zip(*((s.x, s.y, s.z) for s in own), strict=True)
     x, y, z = (torch.stack([tree.flatten(v) for v in side]) for side in sides)

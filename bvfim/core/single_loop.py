@@ -17,6 +17,7 @@ from bvfim import tree
 from bvfim.core.accelerate import Estimate, Found, estimate_of, under_way
 from bvfim.core.evaluator import At, Saddle
 from bvfim.core.following import Optimised, Part, Scheduler, advance, made, scheduled, watches
+from bvfim.core.multipliers import RATE, Multipliers, Place, augmented
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
@@ -144,11 +145,11 @@ class SingleLoop(Optimised[StochasticState]):
         tracking = Tracking(*state.tracking.tolist())
         self.calm = tracking.calm
         tracking = self.method.held(self._begun(problem, x, state, data, tracking))
-        self.weights = tracking.weights(self.relative)
-        x, y, z, numbers = self._moved_on(problem, x, state, k, data)
+        self.weights = tracking.weights(self.relative, bool(problem.stated)) | self._rate(problem, k)
+        x, state, numbers = self._moved_on(problem, x, state, k, data)
         if settled := k >= WAIT * self.steps:  # from here on no step of y shortens, so none waits for the numbers
             self._advance(lambda scheduler: not watches(scheduler))
-        F, f, f_z, f_0, grad_norm, x_norm = numbers()
+        F, f, f_z, f_0, grad_norm, x_norm, *of_constraints = numbers()
         multiplier, rho = self.weights["b"] / self.weights["a"], self.weights["rho"]
         tracking = tracking.followed(f, f_z, f_0, self.steps, self.noisy)
         report = {
@@ -161,9 +162,14 @@ class SingleLoop(Optimised[StochasticState]):
             "grad_norm": grad_norm,
             "x_norm": x_norm,
         }
+        report |= dict(zip(("upper", "lower", "violation"), of_constraints, strict=False))
         self.calm = tracking.calm
         self._advance(lambda scheduler: watches(scheduler) or not settled, (F, f, f_z))
-        return x, StochasticState(y, z, state.start, torch.tensor(tracking, dtype=torch.float64)), report
+        return x, state._replace(tracking=torch.tensor(tracking, dtype=torch.float64)), report
+
+    def _rate(self, problem: Problem, k: int) -> dict[str, float]:
+        """How fast the multipliers of constraints move, if there are any; slower and slower under noise."""
+        return {"rate": RATE * (pace(k, self.steps) if self.noisy else 1.0)} if problem.stated else {}
 
     def _begun(self, problem: Problem, x: Tree, state: StochasticState, data: Data, tracking: Tracking) -> Tracking:
         """The range test and the optimisers of y and z, at the first step; how steps are taken, in each process."""
@@ -171,7 +177,7 @@ class SingleLoop(Optimised[StochasticState]):
             return tracking
         self.random = problem.counted_anew().at(x, data).draws_random(state.y)
         if not self.lower:
-            found = scales(problem.at(x, data), state.y)
+            found = scales(problem.at(x, data, augmented(problem, state.multipliers)), state.y)
             self._build(state.y, found.step)
             tracking = tracking._replace(scale=found.upper)
         self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
@@ -179,27 +185,35 @@ class SingleLoop(Optimised[StochasticState]):
 
     def _moved_on(
         self, problem: Problem, x: Tree, state: StochasticState, k: int, data: Data
-    ) -> tuple[Tree, Tree, Tree, Callable[[], list[float]]]:
-        """The next x, y and z, and F, f at y, z and the start, and the norms of the gradient and of x, to wait for."""
+    ) -> tuple[Tree, StochasticState, Callable[[], list[float]]]:
+        """The next x and state, and F, f at y, z and the start, and the norms of the gradient and of x, to wait for.
+
+        Where there are constraints, F and f have their terms; without them they follow, and the largest violation.
+        """
         assert self.taken is not None
         self._put(x, state.y, state.z)
-        _, _, seen = self.taken(problem, self.x.variable, (*self._pair, state.start), k, data)
+        _, held, seen = self.taken(problem, self.x.variable, (*self._pair, state.start, state.multipliers), k, data)
         numbers = under_way(seen["all"])
-        return *self._copied(), numbers
+        x, y, z = self._copied()
+        return x, state._replace(y=y, z=z, multipliers=held[2]), numbers
 
-    def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree], k: int, data: Data) -> Found:
+    def estimate(self, problem: Problem, x: Tree, state: tuple[Tree, Tree, Tree, Place], k: int, data: Data) -> Found:
         """z, y and x, which the optimisers hold, each take a step on one draw; with inner steps, z and y take several.
 
-        ``state`` is (y, z, y0).
+        ``state`` is (y, z, y0) and the multipliers of constraints.
         """
-        at = problem.at(x, data)
-        y, z, start = state
+        y, z, start, multipliers = state
+        at = problem.at(x, data, augmented(problem, multipliers))
         a, b, rho, moves = (self.weights[name] for name in ("a", "b", "rho", "moves"))
         last = max(self.method.inner_steps, 1 if self.noisy else WHOLE) - 1
         for t in range(last + 1):
+            if t == last and isinstance(multipliers, Multipliers):
+                at_y, at_z = multipliers.distances(at, y), multipliers.distances(at, z)
             seen = _saddle(at if t == last else at.turn(t), y, z, start, a, b, rho)
             values = torch.stack([seen.upper, seen.lower, seen.lower_z, seen.lower_start])  # which may be views of y
             gradients = (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z))
+            if problem.stated:
+                gradients = (reduced(problem, y, gradients[0]), reduced(problem, z, gradients[1]))
             for moved, gradient in zip(self.lower, self._by_optimiser(gradients), strict=True):
                 moved.step(gradient)
             self._put_pair(problem.project_y(y), problem.project_y(z))
@@ -207,7 +221,11 @@ class SingleLoop(Optimised[StochasticState]):
         moved_x = problem.project_x(self.x.step(gradient))
         self.x.put(tree.where(torch.as_tensor(moves) > 0, moved_x, before))
         norms = torch.stack([problem.world.norm(gradient), problem.world.norm(x)])
-        return x, (y, z), {"all": torch.cat([values.double(), norms.double()])}
+        numbers = [values.double(), norms.double()]
+        if isinstance(multipliers, Multipliers):
+            numbers.append(torch.stack([*multipliers.report(at_y, values[0], values[1]).values()]))
+            multipliers = multipliers.followed(at_y, at_z, self.weights["rate"])
+        return x, (y, z, multipliers), {"all": torch.cat(numbers)}
 
     # -- what the optimisers hold --
 
@@ -314,3 +332,9 @@ def _saddle(at: At, *inputs: Any) -> Saddle:
         at.inner(lambda v: at.saddle_grad(*v))(inputs) if at.problem.context is None else at.saddle_grad(*inputs)
     )
     return found
+
+
+def reduced(problem: Problem, y: Tree, gradient: Tree) -> Tree:
+    """A gradient without the entries that y can't follow, at bounds: there Rprop's steps would grow without end."""
+    after = problem.project_y(tree.sub(y, tree.map(torch.sign, gradient)))
+    return tree.map(lambda g, s, t: torch.where(s == t, 0.0, g), gradient, y, after)

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from bvfim.interior.certificate import Certificate
 from bvfim.methods import Chosen
 from bvfim.status import Status
@@ -37,6 +39,8 @@ class Solution:
         uses_slack: whether F(x, y) is below F(x, y') by more than the tolerance: F uses the slack of the lower level.
         upper_z: F(x, z). These figures are not a number if ``solve(refit=False)`` left them out, or if the run was too
             short to afford them.
+        multipliers: of the constraints, by the name of the argument that states them, in the shape of what it returns:
+            of the lower level's in f, of the upper level's in F; empty where the method has none.
         doubts: what these figures say against the result, and what StochasticBVFIM did not look at, in sentences; empty
             too where there are no such figures.
 
@@ -68,6 +72,18 @@ class Solution:
     uses_slack: bool = False
     upper_z: float = math.nan
     doubts: tuple[str, ...] = ()
+    multipliers: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def violation(self) -> float:
+        """How far the constraints are from holding at (x, y), as a distance; 0 where there are none."""
+        return (
+            self.certificate.violation
+            if self.certificate
+            else self.rows[-1].get("violation", 0.0)
+            if self.rows
+            else 0.0
+        )
 
     @functools.cached_property
     def history(self) -> pd.DataFrame:

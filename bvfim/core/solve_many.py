@@ -18,7 +18,7 @@ from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
 from bvfim.core.solve import drive, solve
 from bvfim.core.validate import copies, projected, validate
-from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, as_method, suited
 from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
 
@@ -102,8 +102,8 @@ def solve_many(
         >>> sum(abs(s.x - toy.x).item() < 1e-3 for s in found)
         50
     """
-    chosen = AdaptiveBVFIM() if method is None else as_method(method)
     problem, count = as_problem(problem), _count(xs, ys)
+    chosen = suited(AdaptiveBVFIM() if method is None else as_method(method), problem)
     xs, ys = copies(xs, ys)
     notify = progress or (lambda done, total: None)
     check_function(notify, "progress", 2, "a function of the work done and the whole work")

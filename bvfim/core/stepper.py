@@ -14,17 +14,18 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
 from bvfim import checkpoint, tree
-from bvfim.core.arguments import accepts, check_steps, check_tol
+from bvfim.core.arguments import check_steps, check_tol
 from bvfim.core.following import Following, Optimised, Part
 from bvfim.core.history import columns, floats, rows_of
 from bvfim.core.mover import mover_of, mover_on, takes_no
+from bvfim.core.multipliers import counted
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.solution import Solution
 from bvfim.core.validate import SAME, SHARDED_Y, copies, projected, require_data, validate_objectives, validate_start
 from bvfim.distributed.mesh import is_sharded
 from bvfim.distributed.twins import Twins, run_on
 from bvfim.distributed.world import ALONE, World, world_of
-from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Method, State, StochasticBVFIM, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Method, State, StochasticBVFIM, as_method, suited
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
 from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
@@ -90,9 +91,10 @@ class Stepper:
         check_tol(tol)
         check_steps(steps)
         self.problem = as_problem(problem).among(world_of(mesh, x))
+        self.method = suited(self.method, self.problem)
         self._require_fitting(batch)
         if isinstance(y, Twins):
-            self._begin_on(y, x, optimizer, scheduler, tol, steps, batch)
+            self._begin_on(y, x, batch, optimizer, scheduler, tol, steps)
             return
         if any(map(is_sharded, tree.leaves(y))):
             raise ProblemError(SHARDED_Y)
@@ -100,7 +102,7 @@ class Stepper:
         self.world.together(lambda: validate_start(self.problem, x, y))
         if not self.world.same(*([y] if self.world.sharded else [x, y])):
             raise ProblemError(SAME)
-        alone = problem.context is None and all(accepts(f, 2) for f in (problem.upper, problem.lower))
+        alone = problem.context is None and not problem.needs_data
         self.checked = check or alone or batch is not None or isinstance(self.method, Method)
         if self.checked:
             self._check(x, y, batch)
@@ -110,22 +112,14 @@ class Stepper:
         how = optimizer, scheduler, tol, accelerate, steps, noisy
         self._begin(mover_of(self.method, self.problem, self.x, y, *how), y, batch)
 
-    def _begin_on(
-        self,
-        twins: Twins,
-        x: Tree,
-        optimizer: OptimizerFactory | None,
-        scheduler: SchedulerFactory | None,
-        tol: float | None,
-        steps: int,
-        batch: Any,
-    ) -> None:
+    def _begin_on(self, twins: Twins, x: Tree, batch: Any, *how: Any) -> None:
         """Before the first step, where y and z are modules."""
         x = copies(self.world.local(x))[0]
         self.world.together(lambda: validate_start(self.problem, x, x))
         if not self.world.sharded and not self.world.same(x):
             raise ProblemError(SAME)
         self.x, self.checked = projected(self.problem.project_x, x, "x"), True
+        optimizer, scheduler, tol, steps = how
         noisy = self.problem.takes_data
         mover = mover_on(twins, self.method, self.problem, self.x, optimizer, scheduler, tol, steps, noisy)
         self.problem = run_on(self.problem, twins.y).among(self.world)
@@ -134,6 +128,8 @@ class Stepper:
     def _begin(self, mover: Method, y: Tree, batch: Any = None) -> None:
         """Before the first step, at x and y."""
         self.mover, self.state = mover, mover.init(self.problem, self.x, y)
+        if self.checked:
+            self.state = counted(self.problem, self.x, self.state, batch)
         self.k, self.k_before = 0, 0
         self.rows: list[dict[str, float]] = []
         self.seconds_before, self.started = 0.0, time.monotonic()
@@ -265,6 +261,7 @@ class Stepper:
         certify = self.method.certificate if isinstance(self.method, Method) else lambda *_: None
         certificate = certify(self.problem, x, state)
         minimiser: Callable[[Any], Tree] = self.method.minimiser  # of its own state, whatever that is
+        multipliers: Callable[[Problem, Tree, Any], dict[str, torch.Tensor]] = self.method.multipliers
         return Solution(
             x=self.world.whole(x),
             y=state.y,
@@ -278,6 +275,7 @@ class Stepper:
             seconds=seconds,
             method=self.method,
             certificate=certificate,
+            multipliers=multipliers(self.problem, x, state) if self.problem.stated and not self.world.broken else {},
         )
 
     # -- saving --

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bvfim import sets, tree
+from bvfim.core.check_constraints import check_constraints
 from bvfim.core.draw import Draw, Several
 from bvfim.core.evaluator import At
 from bvfim.core.problem import Problem
@@ -54,6 +55,8 @@ def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None, r
     still = [_check_objective(at, name, y, random) for name in ("upper", "lower")]
     if problem.joint is not None:
         _check_joint(at, y)
+    if problem.stated:
+        check_constraints(at, x, y)
     if any(still) and not random:
         _check_dependence(problem.counted_anew(), x, y, batch, still)
 

@@ -99,7 +99,7 @@ class ModuleLoop(SingleLoop):
 
     def _moved_on(
         self, problem: Problem, x: Tree, state: StochasticState, k: int, data: Data
-    ) -> tuple[Tree, Tree, Tree, Callable[[], list[float]]]:
+    ) -> tuple[Tree, StochasticState, Callable[[], list[float]]]:
         """F and f at y, f at z, and a step of each; none where a value is not a number."""
         a, b, moves = (self.weights[name] for name in ("a", "b", "moves"))
         problem.evaluations.add(upper=1, lower=2)
@@ -124,7 +124,7 @@ class ModuleLoop(SingleLoop):
             if moves or self.method.multiplier is not None:
                 self.x.put(x)
                 x = tree.clone(problem.project_x(self.x.step(in_x)))
-        return x, state.y, state.z, lambda: numbers
+        return x, state, lambda: numbers
 
     def _advance(self, due: Callable[[Scheduler], bool], values: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Schedules go on with the steps that are taken."""

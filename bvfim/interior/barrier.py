@@ -11,17 +11,12 @@ from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
 from bvfim.interior.curvature import Curvature
 from bvfim.interior.lbfgs import Memory, Points, dot, unit
-from bvfim.interior.lower import Interior, best_of, remembered
+from bvfim.interior.lower import Interior, best_of, first_order_change, remembered
+from bvfim.interior.multipliers import Followed, bend_of_terms
 from bvfim.interior.starts import TINIEST, Known, barrier
 
 FADING = 0.5
 """What is left of the curvature of F after a step that shows less."""
-
-
-def first_order_change(interior: Interior, of_F: Tensor, w: Tensor) -> Tensor:
-    """What F may change by when x and y change by their own sizes, to first order."""
-    blocks = zip(interior.split(of_F), interior.split(w), strict=True)
-    return torch.stack([dot(g, g).sqrt() * (1 + dot(v, v).sqrt()) for g, v in blocks]).sum(0)
 
 
 class Settings(NamedTuple):
@@ -79,6 +74,8 @@ class Barrier:
         self.pull, self.change = torch.zeros_like(settings.mu2), torch.zeros_like(settings.mu2)
         x, _ = interior.split(w)
         self.x, self.dx, self.dz = x.clone(), 0 * x, 0 * known.z
+        follows = interior.constrained and not curvature.possible
+        self.multipliers = Followed(interior, members, settings.z_tol) if follows else None
         everyone = torch.arange(len(w), device=w.device)
         self.points = Points(w, self.value(everyone, known), self.gradient(everyone, w))
 
@@ -151,13 +148,15 @@ class Barrier:
         due = self._due(rows)
         if len(due):
             self._measure(rows[due], at.take(due), tried.z[due])
+        if self.multipliers is not None:
+            self.multipliers.notice(rows, at, tried.z, w)
         slack = self.settings.mu2[rows] - tried.gap
         weight = self.settings.tau[rows] / slack
         of_F, of_f = at.barrier_grads(y, tried.z, weight)
         self.pull[rows] = torch.maximum(dot(of_F, of_F).sqrt(), self.settings.least[rows])
         self.change[rows] = first_order_change(self.interior, of_F, w)
         self.taken[rows] += 1
-        self._model(rows, w, of_F, of_f, weight, slack)
+        self._model(rows, at, w, of_F, of_f, weight, slack)
         return of_F + of_f
 
     def _due(self, rows: Tensor) -> Tensor:
@@ -173,13 +172,19 @@ class Barrier:
         self.z_memory.forget(rows)
         self.z_memory.hessian[rows] = found.K
 
-    def _model(self, rows: Tensor, w: Tensor, of_F: Tensor, of_f: Tensor, weight: Tensor, slack: Tensor) -> None:
+    def _model(
+        self, rows: Tensor, at: BatchAt, w: Tensor, of_F: Tensor, of_f: Tensor, weight: Tensor, slack: Tensor
+    ) -> None:
         """The Hessian of B where the curvature of f is known: F'' + lambda G'' + (lambda / s) G' G'^T with G = f - f*.
 
         F'' is the multiple of the identity that the last step tells; pairs of L-BFGS correct it. Without a step it is
-        that of the last stage.
+        that of the last stage. The terms of constraints in F add their own.
         """
         step, change = w - self.at_w[rows], of_F - self.of_F[rows]
+        of_terms = None
+        if self.interior.constrained and self.curvature.possible:
+            of_terms = bend_of_terms(self.interior, at, self.interior.split(w)[1]).to(w)
+            change = change - (of_terms @ step[..., None])[..., 0]
         bend = (dot(change, change) / dot(step, step)).sqrt()
         told = bend.isfinite() & (self.taken[rows] > 1)
         bend = torch.where(told, torch.maximum(bend, FADING * self.curvature.bend[rows]), self.curvature.bend[rows])
@@ -189,6 +194,7 @@ class Barrier:
         if bool(known.any()):
             in_F = bend[:, None, None] * torch.eye(w.shape[1], device=w.device)
             along = of_f[:, :, None] * of_f[:, None] / (weight * slack)[:, None, None]
+            in_F = in_F if of_terms is None else in_F + of_terms
             model = in_F + weight[:, None, None] * self.of_gap[rows] + along
             self.w_memory.hessian[rows] = torch.where(known, model, 0.0).to(w)
 

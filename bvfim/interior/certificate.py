@@ -26,6 +26,10 @@ class Certificate:
         status: how the chosen start ended; None if it was still running.
         searched: how other minima of f were looked for; empty if nobody did.
         coarse: whether the dtype is coarser than float64.
+        violation: how far the constraints are from holding at (x, y), as a distance in the units of x and y.
+        complementarity: the largest product of a multiplier of the lower level and the distance from its constraint.
+        conflict: the constraints that stand against each other, if no point was found where all hold.
+        lower_set: ``"empty"`` or ``"a point"`` if that is what the constraints of the lower level leave of y at x.
         advice: what to do next.
 
     Example:
@@ -50,6 +54,10 @@ class Certificate:
     status: Status | None
     searched: str = ""
     coarse: bool = False
+    violation: float = 0.0
+    complementarity: float = 0.0
+    conflict: tuple[str, ...] = ()
+    lower_set: str = ""
 
     @property
     def advice(self) -> str:
@@ -58,6 +66,8 @@ class Certificate:
             return "The run stopped before it finished: raise steps."
         if self.status is Status.STUCK:
             return self._stuck
+        if self.status is Status.INFEASIBLE:
+            return self._infeasible
         if self.status is not Status.CONVERGED:
             return self.status.advice
         if self.starts == 1:
@@ -84,6 +94,23 @@ class Certificate:
         )
 
     @property
+    def _infeasible(self) -> str:
+        """What stands against what."""
+        if not self.conflict:
+            return self.status.advice if self.status else ""
+        if len(self.conflict) == 1:
+            return (
+                f"{self.conflict[0]} can't be met with the sets and with the y that follows: loosen it, or widen a set."
+            )
+        return f"These constraints stand against each other: {', '.join(self.conflict)}. Loosen one of them."
+
+    @property
+    def _constraints(self) -> str:
+        """How the constraints stand; empty where all is well."""
+        left = f"the lower level's constraints leave {self.lower_set} at x, " if self.lower_set else ""
+        return left + (f"constraints violated by {self.violation:.2g}, " if self.violation > 0 else "")
+
+    @property
     def _minima(self) -> str:
         """What is known of other minima of f."""
         if self.multimodal:
@@ -95,6 +122,7 @@ class Certificate:
     def __str__(self) -> str:
         return (
             f"F in [{self.relaxed:.6g}, {self.polished:.6g}], lower-level gap {self.gap:.2g} (allowed: "
-            f"{self.gap_allowed:.2g}), stationarity {self.stationarity:.2g}, {self._minima}; {self.solved} of "
-            f"{self.starts} starts solved within tol = {self.tol:.2g}, {self.agreeing} agree. {self.advice}"
+            f"{self.gap_allowed:.2g}), stationarity {self.stationarity:.2g}, {self._constraints}{self._minima}; "
+            f"{self.solved} of {self.starts} starts solved within tol = {self.tol:.2g}, {self.agreeing} agree. "
+            f"{self.advice}"
         )

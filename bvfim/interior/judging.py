@@ -11,9 +11,10 @@ from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
 from bvfim.interior.lbfgs import Memory
 from bvfim.interior.lower import Interior
+from bvfim.interior.multipliers import holds
 from bvfim.interior.path import Path
 from bvfim.interior.probing import probe
-from bvfim.interior.starts import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Known, Starts
+from bvfim.interior.starts import BROKEN, INFEASIBLE, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Known, Starts
 
 
 class Judgement(NamedTuple):
@@ -60,10 +61,11 @@ class Allowed(NamedTuple):
     bracket: Tensor
     wide: Tensor
     meet: float
+    tol: float
 
     def take(self, rows: Tensor) -> Allowed:
         """For some of the starts."""
-        return Allowed(self.gap[rows], self.bracket[rows], self.wide[rows], self.meet)
+        return Allowed(self.gap[rows], self.bracket[rows], self.wide[rows], self.meet, self.tol)
 
 
 def judge(
@@ -75,19 +77,21 @@ def judge(
     path: Path,
     size: Tensor,
     tolerance: float,
+    feasible: Tensor,
 ) -> Judgement:
     """F(x, y) and F(x, y'), y' the end of a descent of f from y, bracket the optimum locally: solved if they agree.
 
     If the lower solution jumps at the optimum, they never agree, and f* has a kink at which no gradient vanishes;
     a gap far below the tolerance must then suffice. Before a start counts as solved, f is minimised from other points:
-    if one ends lower, it becomes the new z, and the start continues. ``size`` is that of F.
+    if one ends lower, it becomes the new z, and the start continues. ``size`` is that of F. Nothing counts as solved
+    where constraints do not hold, which are not ``feasible``.
     """
     scale, mu2 = starts.scale, starts.mu2
     _, y = interior.split(starts.w)
     rounding = tol.ROUNDINGS * torch.finfo(y.dtype).eps * torch.maximum(known.f.abs(), known.f_z.abs())
-    closed = _closed(known.gap, mu2, scale * tolerance, rounding, scale, settled)
+    closed = _closed(known.gap, mu2, scale * tolerance, rounding, scale, settled) & feasible
     verdict = _open(known, at.x, y, known.F)
-    ripe = (closed | (settled & (mu2 <= tolerance * scale))).nonzero()[:, 0]
+    ripe = (closed | (settled & feasible & (mu2 <= tolerance * scale))).nonzero()[:, 0]
     if len(ripe):
         coarse = tolerance < tol.NEAR_ROUNDING * torch.finfo(y.dtype).eps ** 0.5
         meet = tol.MEET_COARSE if coarse else tol.MEET
@@ -100,12 +104,13 @@ def judge(
             path.take(ripe),
             settled[ripe],
             closed[ripe],
-            Allowed(tolerance * scale, tolerance * size, wide, meet).take(ripe),
+            Allowed(tolerance * scale, tolerance * size, wide, meet, tolerance).take(ripe),
         )
         verdict = verdict.put(ripe, part)
     ended = verdict.ended
     floor = (ended == UNDER_WAY) & (mu2 <= torch.maximum(tol.FLOOR * scale, rounding))
     ended = torch.where(floor, torch.where(verdict.known.gap <= tolerance * scale, STUCK, OPEN), ended)
+    ended = torch.where(floor & ~feasible, INFEASIBLE, ended)
     far = torch.maximum(starts.w.abs().amax(1), verdict.known.z.abs().amax(1)) > tol.FAR * starts.reach
     ended = torch.where((ended != SOLVED) & far, UNBOUNDED, ended)
     finite = known.F.isfinite() & known.f.isfinite() & size.isfinite()
@@ -148,7 +153,7 @@ def _bracket(
     answer = found.put(met, _met(found, polished, F, f, least).take(met))
     answer = _end_of_path(interior, at.members, answer, path, starts.K, close, allowed, meet)
     return found.put(
-        done, _probed(interior, at.take(done), found.take(done), answer.take(done), meet[done], allowed.gap[done])
+        done, _probed(interior, at.take(done), found.take(done), answer.take(done), meet[done], allowed.take(done))
     )
 
 
@@ -198,13 +203,15 @@ def _end_of_path(
 
 
 def _probed(
-    interior: Interior, at: BatchAt, found: Judgement, answer: Judgement, meet: Tensor, allowed: Tensor
+    interior: Interior, at: BatchAt, found: Judgement, answer: Judgement, meet: Tensor, allowed: Allowed
 ) -> Judgement:
     """The judgement on starts that would end: with their answers, unless a probe finds a lower f there."""
     there = interior.batch.at(answer.x, at.members)
-    probed = probe(interior, there, answer.known, allowed)
+    probed = probe(interior, there, answer.known, allowed.gap)
     known = answer.known.improved(probed.z, probed.f_z)
-    low = known.gap <= allowed
+    w = torch.cat([answer.x, answer.y], -1)
+    sound, _ = holds(interior, there, w, known, allowed.bracket, allowed.gap, allowed.tol)
+    low = (known.gap <= allowed.gap) & sound
     moved = (answer.x != at.x).any(1)
     ended = answer._replace(
         ended=torch.where(meet, SOLVED, STUCK), modes=probed.modes, known=known, tied=probed.tied, tied_F=probed.tied_F

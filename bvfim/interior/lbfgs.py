@@ -81,6 +81,10 @@ class Memory:
         self.changes[rows] = 0
         self.hessian[rows] = 0
 
+    def begin_with(self, hessian: Tensor) -> None:
+        """Drop the pairs of every row, for a Hessian that knows better."""
+        self.steps[:], self.changes[:], self.hessian[:] = 0, 0, hessian
+
     @property
     def measured(self) -> Tensor:
         """Which rows have a Hessian."""

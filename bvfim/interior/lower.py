@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bvfim.core.augmented import Terms
+from bvfim.core.constraints import Layout
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import Batch, BatchAt
-from bvfim.interior.lbfgs import Memory, Points, minimise, unit
+from bvfim.interior.lbfgs import Memory, Points, dot, minimise, unit
 from bvfim.interior.space import Space
 from bvfim.interior.starts import Known
 
@@ -78,6 +80,28 @@ class Interior:
         assert self.w.unit is not None
         return self.w.unit
 
+    @property
+    def constrained(self) -> bool:
+        """Whether the problem has constraints."""
+        return self.batch.augmented is not None
+
+    @property
+    def layout(self) -> Layout:
+        """The entries of the vector of constraints."""
+        assert self.batch.augmented is not None
+        return self.batch.augmented.layout
+
+    @property
+    def terms(self) -> Terms:
+        """What they are multiplied with, for every start."""
+        assert self.batch.augmented is not None
+        return self.batch.augmented.terms
+
+    def put_terms(self, members: Tensor, terms: Terms) -> None:
+        """Other terms for some of the starts, from now on."""
+        assert self.batch.augmented is not None
+        self.batch.augmented = self.batch.augmented._replace(terms=self.terms.put(members, terms))
+
     def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """x and y of w."""
         return w[:, : self.batch.x.size], w[:, self.batch.x.size :]
@@ -122,6 +146,12 @@ def uniform(seed: int, stage: int, members: Tensor, draw: int, count: int, size:
         generator = torch.Generator().manual_seed(own % 2**63)
         tables.append(torch.rand(count, size, generator=generator, dtype=torch.float64))
     return torch.stack(tables)
+
+
+def first_order_change(interior: Interior, of_F: Tensor, w: Tensor) -> Tensor:
+    """What F may change by when x and y change by their own sizes, to first order."""
+    blocks = zip(interior.split(of_F), interior.split(w), strict=True)
+    return torch.stack([dot(g, g).sqrt() * (1 + dot(v, v).sqrt()) for g, v in blocks]).sum(0)
 
 
 class Best(NamedTuple):

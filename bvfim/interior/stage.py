@@ -11,9 +11,13 @@ from bvfim.interior import tolerances as tol
 from bvfim.interior.barrier import Barrier, Settings
 from bvfim.interior.batch import BatchAt
 from bvfim.interior.best import never_worse
+from bvfim.interior.curvature import Curvature
+from bvfim.interior.feasible import reach
+from bvfim.interior.infeasible import given_up
 from bvfim.interior.judging import Judgement, judge
 from bvfim.interior.lbfgs import Memory, dot, minimise
 from bvfim.interior.lower import Interior, best_of, refreshed, remembered
+from bvfim.interior.multipliers import holds, of_lower, of_upper, responding
 from bvfim.interior.path import Ahead, Path, followed, parted
 from bvfim.interior.schedule import tighten
 from bvfim.interior.starts import UNDER_WAY, Known, Starts
@@ -30,7 +34,7 @@ def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: floa
     entered = enter(interior, members, starts, of_z)
     settings = _settings(entered, starts, tolerance)
     barrier = Barrier(
-        interior, members, settings, entered.w, entered.known, of_z, of_w, starts.curvature, entered.archive
+        interior, members, settings, entered.w, entered.known, of_z, of_w, entered.curvature, entered.archive
     )
     space = interior.w.of(members)
     points, settled = minimise(barrier, barrier.points, space, of_w, BARRIER_STEPS)
@@ -48,7 +52,8 @@ def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: floa
     local = known.F.abs() + barrier.change + tol.FAINT * size
     eps = known.slack(entered.mu2) / starts.tau
     path = Path(points.w, known.z, eps, starts.last_w, starts.last_z, starts.last_eps)
-    verdict = judge(interior, at, known, settled, now, path, local, tolerance)
+    feasible, local = holds(interior, at, points.w, known, local, tolerance * entered.scale, tolerance)
+    verdict = judge(interior, at, known, settled, now, path, local, tolerance, feasible)
     falling = ~settled & (barrier.points.value - points.value > tol.STILL_FALLING * starts.tau)
     begun = _begun(interior, members, at, now, path, verdict, falling, of_z, tolerance, rate)
     of_w.forget(begun.jumped)
@@ -59,7 +64,14 @@ def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: floa
         ended=verdict.ended, lower=known.f, relaxed=verdict.least, upper=verdict.F, value=points.value,
         grad_norm=dot(plain, plain).sqrt(), stationarity=stationarity, modes=starts.modes | verdict.modes,
     )  # fmt: skip
-    after = never_worse(interior, members, after, at, known.z, verdict, local, tolerance)
+    if interior.constrained:
+        if barrier.multipliers is not None:
+            barrier.multipliers.keep()
+        hard = of_upper(interior, at, interior.split(points.w)[1], reach(points.w))
+        after = given_up(interior, members, after._replace(hard=torch.where(hard, starts.hard + 1, 0.0)), points.w)
+        after = after._replace(**interior.terms.take(members)._asdict())
+    else:
+        after = never_worse(interior, members, after, at, known.z, verdict, local, tolerance)
     return after._replace(counts=interior.batch.counts[members])
 
 
@@ -72,7 +84,7 @@ def _memories(starts: Starts) -> tuple[Memory, Memory]:
 
 
 class Entered(NamedTuple):
-    """Feasible first points of a stage: w, what is known there, mu2, how fine z is, the scale of f, older minima."""
+    """Feasible first points of a stage, with their mu2, the scale of f, and what is known of its second derivatives."""
 
     w: Tensor
     known: Known
@@ -80,6 +92,7 @@ class Entered(NamedTuple):
     z_tol: Tensor
     scale: Tensor
     archive: Tensor
+    curvature: Curvature
 
 
 def enter(interior: Interior, members: Tensor, starts: Starts, of_z: Memory) -> Entered:
@@ -96,6 +109,12 @@ def enter(interior: Interior, members: Tensor, starts: Starts, of_z: Memory) -> 
     switched = best.which.nonzero()[:, 0]
     of_z.forget(switched)
     z, f_z, _ = interior.descend(at, best.y, tol.FIRST_Z * z_tol, of_z)
+    if interior.constrained:
+        z, f_z = of_lower(interior, at, z, f_z, tol.FIRST_Z * z_tol, of_z, reach(w))
+    curvature = starts.curvature
+    if interior.constrained and interior.layout.lower and curvature.possible:
+        curvature = responding(interior, at, z, curvature)
+        of_z.begin_with(curvature.K)
     archive = remembered(starts.archive, switched, z[switched])
     scale = starts.scale
     if interior.scouts and interior.stage <= tol.COMING_NEAR:  # what a gap is measured by may only become finer
@@ -103,7 +122,7 @@ def enter(interior: Interior, members: Tensor, starts: Starts, of_z: Memory) -> 
         scale = torch.where((varies > 0) & (varies < scale), varies, scale)
     F, f = at.values(y)
     y, mu2, known = _brought_inside(interior, at, y, mu2, Known(z, f_z, F, f))
-    return Entered(torch.cat([x, y], -1), known, mu2, z_tol, scale, archive)
+    return Entered(torch.cat([x, y], -1), known, mu2, z_tol, scale, archive, curvature)
 
 
 def _brought_inside(

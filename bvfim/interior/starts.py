@@ -7,10 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bvfim.core.augmented import Terms
 from bvfim.interior import tolerances as tol
 from bvfim.interior.curvature import Curvature
 
-UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN = range(6)
+UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN, INFEASIBLE = range(7)
 """The states of a start."""
 
 
@@ -69,8 +70,25 @@ class Starts(NamedTuple):
     """F there; infinite where there is none."""
     reopened: Tensor
     """Whether the start has gone on from there."""
+    sigma: Tensor
+    u: Tensor
+    c: Tensor
+    v: Tensor
+    k: Tensor
+    violated: Tensor
+    cap: Tensor
+    slope: Tensor
+    origin: Tensor
+    """The terms of constraints: (B, 0) where there are none."""
+    hard: Tensor
+    """For how many stages a violation of constraints has not halved."""
     counts: Tensor
     """Gradients of F, gradients of f, values."""
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of constraints."""
+        return Terms(self.sigma, self.u, self.c, self.v, self.k, self.violated, self.cap, self.slope, self.origin)
 
     @property
     def shown(self) -> Tensor:

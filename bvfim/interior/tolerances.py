@@ -148,3 +148,30 @@ SEEN = 10
 """What was seen on the way is worth going back to if F is lower there by this many tolerances: y may use the slack."""
 BEST = 1e-6
 """The accuracy to which f is minimised again there, as a share of its tolerance."""
+
+# -- constraints --
+
+MULTIPLIER_ROUNDS = 3
+"""How often the multipliers of the lower level move between two stages."""
+SETTLING, ROUGH_Z = 3, 1e-5
+"""How often they move so at a new point, and the accuracy of z meanwhile, as a share of the range of f."""
+TIGHT_GAIN = 0.03
+"""A tight first mu2 lets F gain this share of what it varies by over the pool, and is at most this share of the range
+of f."""
+MULTIPLIERS_TOLD, MULTIPLIERS_REST, CONTRACTS, HEAVIER_LOWER = 10, 1e-8, 0.5, 3
+"""They rest where they change by less than this over their weight, relative to the size of w. Where a change is not
+below the second share of the one before, at the same x, their weight is multiplied by the third number."""
+HALVED, HEAVIER_UPPER = 0.5, 4
+"""A violation that does not fall to this share in a stage gets this many times the weight in F."""
+HOLDS, HOLDS_FINE, HOLDS_ROUNDINGS = 2e-6, 1e-7, 300
+"""Constraints hold within this distance, relative to the size of w, or within so many rounding errors; the second is
+what is aimed at."""
+DEPENDENT = 1e-10
+"""Constraints that bind depend on one another where what is left of one is below this share."""
+SHORT_STEP = 1e-4
+"""A step of x that is shorter, relative to the size of w, tells little of how multipliers change with x."""
+HARD, HOPELESS = 5, 10
+"""After so many stages without halving a violation, it is seen whether it can be lowered at all; after the second
+number, f is what does not let it."""
+NEARLY_FEASIBLE = 1e-2
+"""Where constraints are violated by more than this, relative to the size of w, a weight is not to blame: x is."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from bvfim.core.problem import Problem
 from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
 from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, State
 from bvfim.methods.bda import BDA
+from bvfim.methods.bicgaffa import BiCGAFFA, BiCGAFFAState
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
 from bvfim.methods.cg import CG
 from bvfim.methods.fhg import FHG
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
+from bvfim.methods.sipba import SiPBA, SiPBAState
 from bvfim.methods.stochastic import StochasticBVFIM, StochasticState
 from bvfim.methods.trhg import TRHG
 from bvfim.status import MethodError, no_such
 
-ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM)
+ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA)
 """Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
 
@@ -56,6 +59,39 @@ def as_estimator(given: Choice | None) -> Estimator:
     return method
 
 
+def require_able(method: Chosen, problem: Problem) -> None:
+    """Reject a problem with constraints, or with a follower, that the method can't solve.
+
+    Example:
+        >>> import bvfim
+        >>> cautious = bvfim.Problem(max, min, follower="pessimistic")
+        >>> bvfim.methods.require_able(bvfim.RHG(), cautious)
+        Traceback (most recent call last):
+        bvfim.status.MethodError: RHG does not solve for a pessimistic follower: take AdaptiveBVFIM, SiPBA
+    """
+    name = type(method).__name__
+    if problem.stated and not method.constrained:
+        able = ", ".join(m.__name__ for m in ALL if m.constrained)
+        raise MethodError(f"{name} takes sets, but no {problem.stated[0]}: these do: {able}")
+    if problem.follower not in method.followers:
+        able = ", ".join(m.__name__ for m in ALL if problem.follower in m.followers)
+        article = "an" if problem.follower == "optimistic" else "a"
+        raise MethodError(f"{name} does not solve for {article} {problem.follower} follower: take {able}")
+
+
+def suited(method: Chosen, problem: Problem) -> Chosen:
+    """The method that takes the steps on a problem, which it has to be able to solve.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.methods.suited(bvfim.RHG(), bvfim.Problem(max, min)).steps
+        100
+    """
+    require_able(method, problem)
+    found: Chosen = method.suited_to(problem)
+    return found
+
+
 def by_name(name: str) -> type[Any]:
     """The class of the method called ``name``, ignoring case; for command lines.
 
@@ -81,6 +117,8 @@ __all__ = [
     "AdaptiveBVFIM",
     "AdaptiveState",
     "BVFIMState",
+    "BiCGAFFA",
+    "BiCGAFFAState",
     "Estimator",
     "Info",
     "LowerState",
@@ -88,10 +126,14 @@ __all__ = [
     "Method",
     "Neumann",
     "Reference",
+    "SiPBA",
+    "SiPBAState",
     "State",
     "StochasticBVFIM",
     "StochasticState",
     "as_estimator",
     "as_method",
     "by_name",
+    "require_able",
+    "suited",
 ]

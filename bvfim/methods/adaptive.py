@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bvfim import sets, tree
+from bvfim.core.augmented import Augmented, Terms, blank
+from bvfim.core.constraints import layout
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import Batch
 from bvfim.interior.certificate import Certificate
+from bvfim.interior.feasible import lowest_feasible, reach
 from bvfim.interior.lower import Interior, uniform
+from bvfim.interior.multipliers import allowed_of
+from bvfim.interior.pool import SIZE, pool
 from bvfim.interior.probing import searched
 from bvfim.interior.schedule import begin
 from bvfim.interior.space import Space
 from bvfim.interior.stage import advance
-from bvfim.interior.starts import BROKEN, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts
+from bvfim.interior.standing import multipliers, standing
+from bvfim.interior.starts import BROKEN, INFEASIBLE, OPEN, SOLVED, STUCK, UNBOUNDED, UNDER_WAY, Starts
 from bvfim.interior.units import units
 from bvfim.methods.base import Data, Method, Step
+from bvfim.methods.pessimistic import PessimisticBVFIM
 from bvfim.schedules import require, require_count
 from bvfim.status import MethodError, Status
 from bvfim.tree import Tree
@@ -31,6 +38,7 @@ ENDS = {
     OPEN: Status.GAP_OPEN,
     UNBOUNDED: Status.UNBOUNDED,
     BROKEN: Status.NON_FINITE,
+    INFEASIBLE: Status.INFEASIBLE,
 }
 
 
@@ -114,6 +122,9 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         (<Status.CONVERGED: 'converged'>, True)
     """
 
+    constrained: ClassVar[bool] = True
+    followers: ClassVar[tuple[str, ...]] = ("optimistic", "pessimistic")
+
     starts: int = 1
     tol: float = 1e-3
     seed: int = 0
@@ -129,43 +140,70 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
             raise MethodError(f"AdaptiveBVFIM: rate must be below 1, not {self.rate!r}")
         require_count(self, "seed", at_least=0)
 
+    def suited_to(self, problem: Problem) -> AdaptiveBVFIM | PessimisticBVFIM:
+        """For a pessimistic follower, the method that solves for the worst answer."""
+        other = PessimisticBVFIM(self.starts, self.tol, self.seed, self.scouts, self.rate)
+        return other if problem.follower == "pessimistic" else self
+
     def init(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """The given initial point, and others drawn around it."""
         w = tree.flatten([x, y])[None]
         counts = w.new_zeros(self.starts, 3, dtype=torch.long)
-        unit = self._units(problem, x, y, w, counts, 0)
+        unit, varies = (
+            self._units(problem, x, y, w, counts, 0),
+            torch.full((self.starts,), torch.inf, dtype=torch.float64),
+        )
         if self.starts > 1:
             interior = self._interior(problem, x, y, counts, 0, unit)
             low, high = interior.w.region(interior.w.measured(w))
             numbers = interior.uniform(torch.arange(1, self.starts), 1, 1, w.shape[1])[:, 0]
             drawn = interior.w.project(low + (high - low) * numbers.to(w))
             others = interior.w.plain(drawn)
+            if problem.stated:
+                varies[1::2] = self._from_pool(problem, x, y, w, unit, counts, others[::2])
             unit = torch.cat([unit, self._units(problem, x, y, others, counts, 1)])
             w = torch.cat([w, others])
-        return self._begun(problem, x, y, w, unit, counts)
+        return self._begun(problem, x, y, w, unit, counts, varies)
+
+    def _from_pool(
+        self, problem: Problem, x: Tree, y: Tree, w: Tensor, unit: Tensor, counts: Tensor, others: Tensor
+    ) -> float:
+        """Put points of a pool in the place of others, and say how F varies over it; infinite where there is none."""
+        of_pool = counts.new_zeros(SIZE, 3)
+        interior = self._interior(problem, x, y, of_pool, 0, unit.expand(SIZE, -1))
+        found = pool(interior, interior.w.measured(w.expand(SIZE, -1)), len(others))
+        counts += of_pool.sum(0) // len(counts)
+        if found is None:
+            return torch.inf
+        others[: len(found.w)] = found.w
+        return float(found.varies)
 
     def init_many(self, problem: Problem, x: Tree, y: Tree) -> AdaptiveState:
         """Given starts: the leaves of x and y have a leading dimension."""
         rows = torch.cat([t.reshape(len(t), -1) for t in tree.leaves([x, y])], 1)
         first = tree.map(lambda t: t[0], x), tree.map(lambda t: t[0], y)
         counts = rows.new_zeros(len(rows), 3, dtype=torch.long)
-        return self._begun(problem, *first, rows, self._units(problem, *first, rows, counts, 0), counts)
+        loose = torch.full((len(rows),), torch.inf, dtype=torch.float64)
+        return self._begun(problem, *first, rows, self._units(problem, *first, rows, counts, 0), counts, loose)
 
-    def _begun(self, problem: Problem, x: Tree, y: Tree, w: Tensor, unit: Tensor, counts: Tensor) -> AdaptiveState:
+    def _begun(
+        self, problem: Problem, x: Tree, y: Tree, w: Tensor, unit: Tensor, counts: Tensor, varies: Tensor
+    ) -> AdaptiveState:
         """Every row of w before its first stage, in its own units."""
         interior = self._interior(problem, x, y, counts, 0, unit)
-        return self._state(interior, begin(interior, interior.w.measured(w)))
+        return self._state(interior, begin(interior, interior.w.measured(w), varies.to(w.device)))
 
     def _units(self, problem: Problem, x: Tree, y: Tree, w: Tensor, counts: Tensor, first: int) -> Tensor:
         """The units of the starts from ``first`` on, which the rows of w are."""
         batch = self._interior(problem, x, y, counts, 0, None).batch
+        batch.augmented = None  # constraints say nothing of units before their own are known
         members = torch.arange(first, first + len(w), device=w.device)
         return units(batch, w, members, partial(uniform, self.seed, 0))
 
     def step(self, problem: Problem, x: Tree, state: AdaptiveState, k: int, data: Data) -> Step[AdaptiveState]:
         """One stage of every start that has not ended."""
         before = starts = state.starts
-        interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1, starts.unit)
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), k + 1, starts.unit, starts.terms)
         rows = (starts.ended == UNDER_WAY).nonzero()[:, 0]
         if len(rows):
             starts = starts.put(rows, advance(interior, rows, starts.take(rows), self.tol_of(x), self.rate))
@@ -196,7 +234,7 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     def only(self, problem: Problem, x: Tree, state: AdaptiveState, i: int) -> tuple[Tree, AdaptiveState]:
         """x (like the given one) and the state of start i alone."""
         own = state.starts.take(torch.tensor([i], device=state.chosen.device))
-        interior = self._interior(problem, x, state.y, own.counts, 0, own.unit)
+        interior = self._interior(problem, x, state.y, own.counts, 0, own.unit, own.terms)
         return interior.batch.x.tree(interior.split(interior.w.plain(own.w))[0][0]), self._state(interior, own)
 
     def minimiser(self, state: AdaptiveState) -> Tree:
@@ -213,7 +251,7 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         if problem.world.broken:
             return None
         starts, i = state.starts, state.chosen
-        interior = self._interior(problem, x, state.y, starts.counts.clone(), 0, starts.unit)
+        interior = self._interior(problem, x, state.y, starts.counts.clone(), 0, starts.unit, starts.terms)
         own = starts.take(i[None])
         solved = _closed(starts)
         tol = self.tol_of(x)
@@ -232,7 +270,18 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
             status=ENDS.get(int(own.ended)),
             searched=searched(interior) if int(own.ended) in (SOLVED, STUCK) else "",
             coarse=tree.leaves(x)[0].dtype is not torch.float64,
+            **standing(interior, starts, i)._asdict(),
         )
+
+    def multipliers(self, problem: Problem, x: Tree, state: AdaptiveState) -> dict[str, Tensor]:
+        """Of the constraints: those of the lower level in f, those of the upper level in F; as they are stated."""
+        interior = self._interior(
+            problem, x, state.y, state.starts.counts.clone(), 0, state.starts.unit, state.starts.terms
+        )
+        data = problem.context and problem.context(x, None)
+        like = {name: problem.call(name, x, state.y, data).detach() for name in problem.stated}
+        found = multipliers(interior, state.starts, state.chosen)
+        return {name: like[name].new_tensor(of).reshape(like[name].shape) for name, of in found.items()}
 
     def _cross_checked(self, interior: Interior, starts: Starts, tol: float) -> Starts:
         """Reopen starts whose f is above the lowest value that any other start has found."""
@@ -252,17 +301,27 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         return AdaptiveState(of_y.tree(y), of_y.tree(z), i, starts)
 
     def _interior(
-        self, problem: Problem, x: Tree, y: Tree, counts: Tensor, stage: int, unit: Tensor | None
+        self,
+        problem: Problem,
+        x: Tree,
+        y: Tree,
+        counts: Tensor,
+        stage: int,
+        unit: Tensor | None,
+        terms: Terms | None = None,
     ) -> Interior:
         dtype = tree.leaves(x)[0].dtype
         if dtype not in (torch.float32, torch.float64):
-            raise MethodError(
-                f"AdaptiveBVFIM needs float32 or float64, not {dtype}: a small slack would be lost to rounding"
-            )
+            needs = "AdaptiveBVFIM needs float32 or float64"
+            raise MethodError(f"{needs}, not {dtype}: a small slack would be lost to rounding")
         of_x, of_y = sets.per_leaf(problem.x_set, x), sets.per_leaf(problem.y_set, y)
         size = tree.size(x)
         of_each = (None, None) if unit is None else (unit[:, :size], unit[:, size:])
         batch = Batch(problem, Space(x, of_x, of_each[0]), Space(y, of_y, of_each[1]), counts)
+        if problem.stated:
+            own = layout(problem, x, y, problem.context and problem.context(x, None))
+            fresh = blank(own, counts.new_zeros(len(counts), size, dtype=dtype))
+            batch.augmented = Augmented(own, fresh if terms is None else terms)
         return Interior(batch, Space([x, y], of_x + of_y, unit), self.scouts, self.seed, stage)
 
 
@@ -284,5 +343,8 @@ def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
     of_y = interior.batch.y
     plain = [of_y.plain(y), of_y.plain(starts.z), of_y.plain(starts.archive).flatten(0, 1)]
     at = interior.batch.at(x[rows], rows)
+    if interior.constrained and interior.layout.lower:
+        points, w = at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)), starts.w[rows]
+        return at.bare.lower(y[rows]) - lowest_feasible(interior, at, points, allowed_of(w) * reach(w))
     found = at.lower_many(at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)))
     return at.lower(y[rows]) - torch.where(found.isfinite(), found, torch.inf).amin(1)

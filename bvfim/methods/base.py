@@ -87,9 +87,22 @@ Taken: TypeAlias = tuple[Tree, S, Mapping[str, Tensor | float]]
 class Configured(ABC, Generic[S]):
     """What every method has: hyper-parameters in frozen fields, and a separate state."""
 
+    constrained: ClassVar[bool] = False
+    """Whether it takes problems with constraints, beyond sets."""
+    followers: ClassVar[tuple[str, ...]] = ("optimistic",)
+    """The followers that it solves for."""
+
     @abstractmethod
     def init(self, problem: Problem, x: Tree, y: Tree) -> S:
         """The state before the first step, from the initial lower variable y."""
+
+    def multipliers(self, problem: Problem, x: Tree, state: S) -> dict[str, Tensor]:
+        """Of the constraints at the end of a run, by the argument that states them; empty where none are known."""
+        return {}
+
+    def suited_to(self, problem: Problem) -> Any:
+        """The method that takes the steps on this problem: itself, unless another one stands in for it there."""
+        return self
 
     @property
     def inner_steps(self) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.core.descent import Probe, descend, descend_inside
 from bvfim.core.evaluator import At
+from bvfim.core.multipliers import Multipliers, Place, augmented, begun, told
 from bvfim.core.problem import Problem
 from bvfim.dynamics import Dynamics, GradientDescent
 from bvfim.methods.base import ENOUGH, Data, Estimator, Info, Reference, Step, require_dynamics, require_start
@@ -21,6 +22,8 @@ from bvfim.schedules import FloatOrSchedule, geometric, require, require_count, 
 from bvfim.status import MethodError
 from bvfim.tree import Tree
 
+RATE = 1.0
+"""The part of a full step of the augmented Lagrangian method that multipliers take in each upper step."""
 SHORT = 10
 """A run with fewer stages says nothing about the limits of its schedules."""
 
@@ -56,7 +59,7 @@ class LowerValue:
 
 
 class BVFIMState(NamedTuple):
-    """The given initial point of the lower level, and the last z and y.
+    """The given initial point of the lower level, and the last z and y; multipliers where there are constraints.
 
     Example:
         >>> import bvfim
@@ -67,6 +70,7 @@ class BVFIMState(NamedTuple):
     start: Tree
     z: Tree
     y: Tree
+    multipliers: Place = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,10 @@ class BVFIM(Estimator[BVFIMState]):
     s > 0 at y = z, because :math:`\mu_2 > 0`; an infeasible y descends f until it is feasible, and falls back to z if
     it does not become so; a feasible y takes a step only if the trial is feasible and the barrier objective does not
     increase, and halves the step otherwise. Nothing is clamped, and adding a constant to f changes nothing.
+
+    **Constraints** become augmented terms (:mod:`bvfim.core.augmented`): z and s see :math:`\psi` for f, F gets the
+    terms of y, and the multipliers move once in each upper step. Their weights are kept so small that gradient steps of
+    ``z_lr`` and ``y_lr`` are stable with them; where those are far too short, constraints are met slowly.
 
     The method approaches the bilevel problem as :math:`(\mu, \theta, \tau) \to 0` with
     :math:`\tau \ln \mu_2 \to 0` (Theorem 1). Time O(c(Tz + Ty)), memory O(m + n).
@@ -115,6 +123,7 @@ class BVFIM(Estimator[BVFIMState]):
 
     capturable: ClassVar[bool] = True
     compilable: ClassVar[bool] = True
+    constrained: ClassVar[bool] = True
 
     z_steps: int = 50
     y_steps: int = 25
@@ -194,7 +203,11 @@ class BVFIM(Estimator[BVFIMState]):
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> BVFIMState:
         """z and y both start at the given y."""
-        return BVFIMState(y, y, y)
+        return BVFIMState(y, y, y, begun(problem, x, y))
+
+    def multipliers(self, problem: Problem, x: Tree, state: BVFIMState) -> dict[str, Tensor]:
+        """Of the constraints, as they are stated; empty where these see batches or a context."""
+        return told(problem, x, state.y, state.multipliers)
 
     def minimiser(self, state: BVFIMState) -> Tree:
         """z."""
@@ -202,10 +215,13 @@ class BVFIM(Estimator[BVFIMState]):
 
     def estimate(self, problem: Problem, x: Tree, state: BVFIMState, k: int, data: Data) -> Step[BVFIMState]:
         """d phi / d x at x, with z and y from Tz and Ty gradient steps."""
-        at = problem.at(x, data)
         stage = k // self.repeats
         mu1, theta, tau = (value(getattr(self, name), stage, name) for name in ("mu1", "theta", "tau"))
         z_lr, y_lr = value(self.z_lr, k, "z_lr"), value(self.y_lr, k, "y_lr")
+        multipliers = state.multipliers
+        if isinstance(multipliers, Multipliers):
+            multipliers = multipliers.within(z_lr, y_lr)
+        at = problem.at(x, data, augmented(problem, multipliers))
 
         z = state.z if self.start == "warm" else state.start
         z = self._descend(at, lambda at, z: tree.axpy(mu1, z, at.lower_grad(z)[1]), z, self.z_steps, z_lr)
@@ -227,7 +243,12 @@ class BVFIM(Estimator[BVFIMState]):
             notes["slack"] = (f_z - f) + margin
             penalty = -tau * torch.log(notes["slack"])
         phi = F + theta / 2 * tree.dot(y, y) + penalty
-        return gradient, BVFIMState(state.start, z, y), {"upper": F, "lower": f, "value": phi, **notes}
+        info = {"upper": F, "lower": f, "value": phi, **notes}
+        if isinstance(multipliers, Multipliers):
+            at_y, at_z = multipliers.distances(at, y), multipliers.distances(at, z)
+            info |= multipliers.report(at_y, F, f)
+            multipliers = multipliers.followed(at_y, at_z, RATE)
+        return gradient, BVFIMState(state.start, z, y, multipliers), info
 
     def _barrier_steps(
         self, at: At, y: Tree, z: Tree, theta: float, tau: float, slack: Callable[[Tensor], Tensor], lr: float

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from bvfim.core.multipliers import Place, begun, told
 from bvfim.core.problem import Problem
 from bvfim.methods.base import Configured, OptimizerFactory, SchedulerFactory
 from bvfim.schedules import require, require_count
@@ -67,17 +68,19 @@ class Tracking(NamedTuple):
     largest: float = 0.0
     calm: float = 1.0
 
-    def weights(self, relative: bool) -> dict[str, float]:
+    def weights(self, relative: bool, held: bool = False) -> dict[str, float]:
         """The factors of F and of f, s / (1 + w) and w / (1 + w), rho, and whether x moves.
 
         rho is the gap relative to the fall of f, at most what is allowed: with more, x would gain by raising f at the
         start. It is 0 where y started at a minimiser of f, and where it is not wanted: without batches, where the gap
-        soon closes. A gap below zero shows that z lags behind x, which then waits.
+        soon closes. A gap below zero shows that z lags behind x, which then waits; where constraints hold y and z in
+        the same place (``held``), only one as far below zero as is allowed above does: the others are rounding.
         """
         w = math.exp(self.weight)
         relative = relative and self.fall > RISE * self.largest
+        lag = -self.mu if held else 0.0
         rho = min(self.allowed, max(self.gap, 0.0) / self.fall) if relative else 0.0
-        return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(self.gap >= 0)}
+        return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(self.gap >= lag)}
 
     @property
     def mu(self) -> float:
@@ -121,6 +124,8 @@ def pace(k: float, steps: int) -> float:
 class StochasticState(NamedTuple):
     """The last y and z, the y that the run started with, and the entries of :class:`Tracking` in double precision.
 
+    ``multipliers`` are those of the constraints; empty where there are none.
+
     Example:
         >>> import bvfim
         >>> bvfim.methods.StochasticState(y=1.0, z=2.0, start=0.0, tracking=None).z
@@ -131,6 +136,7 @@ class StochasticState(NamedTuple):
     z: Tree
     start: Tree
     tracking: Tensor
+    multipliers: Place = ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,10 @@ class StochasticBVFIM(Configured[StochasticState]):
     zero. Where f at z rises above f at the start in that time, the steps of y and z are too long, and the cosine starts
     lower. Without batches nothing is noise: y and z move by Rprop, and x by an Adam that forgets fast.
 
+    **Constraints** become terms of F and f, whose multipliers take a part of a full step with every step of x: see
+    :mod:`bvfim.core.multipliers`. With batches, each has to be the same entry of what its function returns for every
+    batch, such as a mean over rows. Modules (:class:`bvfim.Twins`) and several processes take none.
+
     Args:
         y_optimizer: maps a list of tensors to the torch optimiser of y, and of z: exactly as you would train the
             network, such as ``lambda params: torch.optim.AdamW(params, 1e-3)``. The default is Adam with a step from
@@ -185,6 +195,8 @@ class StochasticBVFIM(Configured[StochasticState]):
         >>> print(f"{solution.x.item():.1f}")
         1.0
     """
+
+    constrained: ClassVar[bool] = True
 
     y_optimizer: OptimizerFactory | None = None
     y_scheduler: SchedulerFactory | None = None
@@ -211,11 +223,15 @@ class StochasticBVFIM(Configured[StochasticState]):
 
     def init(self, problem: Problem, x: Tree, y: Tree) -> StochasticState:
         """z and y both start at the given y; the scale of F is measured at the first step."""
-        return StochasticState(y, y, y, torch.tensor(Tracking(), dtype=torch.float64))
+        return StochasticState(y, y, y, torch.tensor(Tracking(), dtype=torch.float64), begun(problem, x, y))
 
     def held(self, tracking: Tracking) -> Tracking:
         """The same with the given multiplier, if there is one."""
         return tracking._replace(weight=math.log(self.multiplier * tracking.scale)) if self.multiplier else tracking
+
+    def multipliers(self, problem: Problem, x: Tree, state: StochasticState) -> dict[str, Tensor]:
+        """Of the constraints, as they are stated; empty where these see batches or a context."""
+        return told(problem, x, state.y, state.multipliers)
 
     def minimiser(self, state: StochasticState) -> Tree:
         """z."""

@@ -149,3 +149,35 @@ def test_the_stackelberg_game_ends_where_backward_induction_does():
         assert abs(float(solution.y[market]) - answer(best.x)) < 1e-2
     assert abs(solution.upper - total) < 1e-3 * abs(total)
     assert float(solution.x[2]) == 5.5  # the box holds there
+
+
+def test_constraints_and_a_follower_are_read(state):
+    stated = state(
+        """
+        import torch, bvfim
+        x, y = torch.zeros(1).double(), torch.zeros(1).double()
+        def upper(x, y):
+            return ((x - 1) ** 2 + (y - 2) ** 2).sum()
+        def lower(x, y):
+            return ((y - 3 * x) ** 2).sum()
+        lower_constraints = lambda x, y: y - x
+        lower_equalities = lambda x, y: y - x**2
+        upper_constraints = lambda x, y: -x
+        upper_equalities = lambda x, y: (x + y).sum() - 2
+        """
+    )
+    assert stated.problem.stated == ("lower_constraints", "lower_equalities", "upper_constraints", "upper_equalities")
+    assert stated.problem.follower == "optimistic"
+    cautious = state(GOOD + "follower = 'pessimistic'\n")
+    assert cautious.problem.follower == "pessimistic"
+
+
+def test_a_file_with_constraints_ends_where_they_hold(state):
+    solution = problem_file.run(
+        state(GOOD + "def lower_constraints(x, y):\n    return y - 0.2\nupper_constraints = lambda x, y: x - 0.1\n")
+    )
+    assert solution.status is bvfim.Status.CONVERGED
+    # y follows x up to 0.2, x up to 0.1; without either, both end at 0.5
+    assert torch.allclose(solution.x, torch.full((2,), 0.1).double(), atol=2e-3)
+    assert torch.allclose(solution.y, torch.full((2,), 0.1).double(), atol=2e-3)
+    assert solution.violation < 1e-4

@@ -77,6 +77,7 @@ def test_missing_names_come_with_a_whole_file(refused):
     message = refused("import torch\nx = torch.zeros(2)\ndef uper(x, y):\n    return x.sum()\n")
     assert message.startswith("game.py does not define upper, lower and y. Is 'uper' on line 3 meant to be 'upper'?")
     assert textwrap.indent(problem_file.EXAMPLE, "    ") in message
+    assert all(name in message for name in problem_file.OPTIONAL)
     assert refused("").startswith("game.py does not define upper, lower, x and y.\n")
     message = refused(GOOD.replace("def lower", "def Lower"))
     assert message.startswith("game.py does not define lower. Is 'Lower' on line 5 meant to be 'lower'?\n")
@@ -88,6 +89,7 @@ def test_missing_names_come_with_a_whole_file(refused):
         ("xset = bvfim.Box(0, 1)", "game.py:7: 'xset' is ignored; did you mean 'x_set'?"),
         ("optimiser = None", "game.py:7: 'optimiser' is ignored; did you mean 'optimizer'?"),
         ("Steps = 3", "game.py:7: 'Steps' is ignored; did you mean 'steps'?"),
+        ("lower_constraint = None", "game.py:7: 'lower_constraint' is ignored; did you mean 'lower_constraints'?"),
         ("batches = []", "game.py:7: 'batches' is ignored; to set batches, call bvfim.solve from Python"),
     ],
 )
@@ -149,12 +151,26 @@ def test_what_is_no_file(tmp_path, monkeypatch):
         ("lower = lambda x, y: 3.0", "lower must return a scalar tensor, not a float"),
         ("lower = lambda x, y: (x**2).sum()", "lower does not depend on y, so every y is a lower-level solution"),
         ("joint = lambda x, y: x.sum()", "joint must return the pair (F, f)"),
+        ("lower_constraints = 3", "lower_constraints must be a function, not a int"),
+        ("upper_equalities = lambda y: y", "upper_equalities must be a function of (x, y)"),
+        ("lower_constraints = lambda x, y: None", "lower_constraints must return a tensor, not a NoneType"),
+        ("lower_constraints = lambda x, y: y.log() + 1", "lower_constraints[0] is not a finite number at the initial"),
+        ("lower_constraints = lambda x, y: x - 1", "lower_constraints does not depend on y, so no y can meet it"),
+        ("lower_equalities = lambda x, y: y[[0, 0]]", "lower_equalities[1] states lower_equalities[0] again"),
+        ("follower = 'friendly'", "follower must be one of optimistic, pessimistic, not 'friendly'"),
     ],
 )
 def test_a_wrong_value_is_refused_at_its_line(refused, text, message):
     found = refused(GOOD + text + "\n")
     assert found.startswith(f"game.py:7: {message}"), found
     assert found.splitlines()[-1] == f"    {text}"
+
+
+def test_a_method_that_can_not_solve_it_names_those_that_can(refused):
+    found = refused(GOOD + "method = 'rhg'\nlower_constraints = lambda x, y: y - 1\n")
+    assert "RHG takes sets, but no lower_constraints: these do: " in found
+    found = refused(GOOD + "method = 'rhg'\nfollower = 'pessimistic'\n")
+    assert "RHG does not solve for a pessimistic follower: take " in found
 
 
 def test_a_method_that_takes_no_optimizer(refused):

@@ -212,3 +212,52 @@ def test_no_leaf_takes_the_place_of_another(tmp_path):
     read = load_file(save_solution(solution, tmp_path / "s.safetensors"))
     assert sorted(float(read[name]) for name in ("x/a/b", "x/a/b'")) == [1.0, 2.0]
     assert torch.equal(read["y"], torch.zeros(2, 2))
+
+
+def against(x, y):
+    """x >= 2 in both entries, at most 1 in the second."""
+    return torch.cat([2 - x, x[1:] - 1])
+
+
+def test_constraints_are_reported():
+    stated, solution = solved(bvfim.AdaptiveBVFIM())
+    problem = bvfim.Problem(upper, lower, lower_constraints=lambda x, y: y["w"] - 0.2, upper_constraints=lambda x, y: x)
+    stated = Stated(Path("game.py"), problem, stated.x, stated.y, bvfim.AdaptiveBVFIM(), lines=LINES)
+    solution = problem_file.run(stated)
+    values = results(stated, solution).tables["solution"]["value"]
+    assert float(values["largest violation"]) <= 1e-4
+    for kind in ("lower_constraints", "upper_constraints"):
+        for i in range(2):
+            shown = float(values[f"multiplier of {kind}[{i}]"])
+            assert shown == pytest.approx(float(solution.multipliers[kind][i]), rel=1e-5)
+    # At x = 0 and y = x, F = (y - 1)^2 + x^2 would fall by 2 for each unit of x.
+    assert float(values["multiplier of upper_constraints[0]"]) == pytest.approx(2, abs=0.05)
+    assert "violation" in results(stated, solution).tables["certificate"].index
+    assert not any("multiplier" in name for name in results(*solved(bvfim.RHG(), steps=1)).tables["solution"].index)
+
+
+def test_a_conflict_is_reported(tmp_path):
+    stated, _ = solved(bvfim.RHG(), steps=1)
+    problem = bvfim.Problem(upper, lower, upper_constraints=against)
+    stated = Stated(Path("game.py"), problem, stated.x, stated.y, bvfim.AdaptiveBVFIM(), lines=LINES)
+    solution = problem_file.run(stated)
+    assert solution.status is bvfim.Status.INFEASIBLE
+    text = ended(stated, solution)
+    assert "upper_constraints[1], upper_constraints[2]" in text
+    made = results(stated, solution)
+    assert made.summary["advice"] == text
+    report.save(made, settings(stated, solution), tmp_path)
+    assert "upper_constraints[2]" in (tmp_path / "certificate.csv").read_text()
+
+
+def test_a_pessimistic_follower_is_reported(tmp_path):
+    road = bvfim.Problem(
+        lambda x, y: -(x * y).sum(), lambda x, y: ((x - 4) * y).sum(), bvfim.Box(0, 8), bvfim.Box(0, 1),
+        follower="pessimistic",
+    )  # fmt: skip
+    start = torch.ones(1, dtype=torch.float64)
+    stated = Stated(Path("road.py"), road, start, 0.5 * start, bvfim.AdaptiveBVFIM())
+    solution = problem_file.run(stated)
+    assert ended(stated, solution) == bvfim.Status.NOT_ATTAINED.advice
+    report.save(results(stated, solution), settings(stated, solution), tmp_path)
+    assert "edge" in pd.read_csv(tmp_path / "certificate.csv")["what was shown"].to_list()

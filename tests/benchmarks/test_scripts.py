@@ -53,6 +53,7 @@ def test_distillation_starts_at_a_real_row_of_each_class(script):
     [
         ("per_feature", ["--steps", "5", "--random", "1"]),
         ("distillation", ["--share", "0.005", "--seeds", "1"]),
+        ("scalable", ["--n", "3", "--limit", "2"]),
         ("architecture_digits", ["--steps", "20", "--seeds", "1", "--random", "1"]),
     ],
 )

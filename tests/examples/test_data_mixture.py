@@ -266,7 +266,7 @@ def test_two_processes_learn_what_one_does_from_rows_of_their_own(tmp_path):
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     for name, start in (("one", []), ("two", torchrun)):
         command = [sys.executable, *start, *given, str(tmp_path / name)]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
         weights = json.loads((tmp_path / name).read_text())["weights"]
         assert sum(weights.values()) == pytest.approx(1)
         assert set(weights) == set(small().sources)

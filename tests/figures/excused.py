@@ -6,6 +6,11 @@ TABLES = {
     ("docs/reproduce.md", "The paper's experiments, run again"): "what is run: sizes",
     ("docs/choosing-a-method.md", "Choosing a method"): "advice and formulas",
     ("docs/several-gpus.md", "What a step sends"): "formulas, which tests count",
+    ("docs/constraints.md", "What can be stated"): "how each thing is stated",
+    (
+        "docs/errata.md",
+        "Errata of published optima",
+    ): "published figures beside closed forms; errata.json has the search",
     ("docs/cleaning-labels.md", "What was found of a row"): "the meaning of columns: thresholds of the code",
 }
 """Tables by page and heading."""
@@ -26,6 +31,8 @@ PHRASES = {
         "1.00 with noise of 0.03, but at 0.76 with noise of 0.3": "tests/core/test_batches.py runs it",
     },
     "docs/choosing-a-method.md": {"below about 1e-6 |f|": LIMIT},
+    "docs/errata.md": {"violates a constraint by 2e-4": "tests/testproblems/test_constrained.py has the optimum"},
+    "docs/writing-a-set.md": {"0.0 where it is flat": "the curvature of a plane"},
     "docs/reproduce.md": {
         "μ₁ = θ = 0.01, as in": SETTING,
         "plain steps of 0.1 and 0.3 overflow": SETTING,

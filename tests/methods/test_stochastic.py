@@ -77,7 +77,7 @@ def test_the_step_of_x_is_along_the_hypergradient_of_the_penalty():
     problem, x = quadratic(), torch.tensor([0.7], dtype=DOUBLE)
     stepper = bvfim.Stepper(problem, x, ZERO, bvfim.StochasticBVFIM(), lambda p: torch.optim.SGD(p, 1e-3), steps=10**9)
     for _ in range(3):
-        (y, z, start, tracking), x = stepper.state, stepper.x
+        (y, z, start, tracking, _), x = stepper.state, stepper.x
         info = stepper.step(torch.zeros(()))
 
     def value(x):

@@ -18,14 +18,32 @@ from torch import Tensor
 
 import bvfim
 from bvfim.core.solution import Solution
-from bvfim.methods import Chosen
+from bvfim.methods import Chosen, require_able
 from bvfim.reports.report import Results
 from bvfim.reproduce.experiments.resumable import finished
-from bvfim.status import ProblemError, Status, no_such
-from bvfim.testproblems import TestProblem, collection, lower_gap, planted_family, solved, starts
+from bvfim.status import MethodError, ProblemError, Status, no_such
+from bvfim.testproblems import (
+    TestProblem,
+    collection,
+    constrained,
+    coupled,
+    judged,
+    pessimistic,
+    planted_family,
+    starts,
+    unattained,
+)
 
 COUNTS = {"F grads": "upper", "f grads": "lower", "values": "forward", "hvp": "hvp", "jvp": "jvp"}
 """The columns of a run, and what a solution calls them."""
+COLLECTIONS = {
+    "plain": collection,
+    "constrained": constrained,
+    "coupled": coupled,
+    "pessimistic": pessimistic,
+    "unattained": unattained,
+}
+"""Collections of test problems by name."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,7 @@ class Config:
     Args:
         methods: names for :func:`bvfim.methods.by_name`.
         problems: names of test problems, in any case of letters; all where there are none.
+        collection: the name of a collection of test problems.
         planted: how many planted problems come after the collection.
         starts: how many for each problem, the same for all methods.
         steps: upper steps of the methods that estimate a hypergradient. AdaptiveBVFIM ends by itself.
@@ -51,6 +70,7 @@ class Config:
     lr: float = 0.1
     seed: int = 0
     workers: int = 2
+    collection: str = "plain"
 
 
 def problems(config: Config) -> list[TestProblem]:
@@ -61,11 +81,34 @@ def problems(config: Config) -> list[TestProblem]:
         >>> len(problems(Config(planted=4))), [test.name for test in problems(Config(problems=("SMD1",)))]
         (25, ['SMD1'])
     """
-    known = {test.name.lower(): test for test in [*collection(), *planted_family(config.planted, config.seed)]}
+    if config.collection not in COLLECTIONS:
+        raise ProblemError(no_such("collection", config.collection, COLLECTIONS))
+    own = [*COLLECTIONS[config.collection](), *planted_family(config.planted, config.seed)]
+    known = {test.name.lower(): test for test in own}
     for name in config.problems:
         if name.lower() not in known:
             raise ProblemError(no_such("test problem", name, known))
     return [known[name.lower()] for name in config.problems or known]
+
+
+def able(names: tuple[str, ...], collection: str) -> tuple[str, ...]:
+    """Those of the methods that can take every problem of a collection.
+
+    Example:
+        >>> from bvfim.reproduce.bench.problems import able
+        >>> able(("adaptivebvfim", "rhg", "cg"), "constrained")
+        ('adaptivebvfim',)
+    """
+    tests = problems(Config(collection=collection))
+    return tuple(name for name in names if all(_takes(method(name, 0), test) for test in tests))
+
+
+def _takes(chosen: Chosen, test: TestProblem) -> bool:
+    try:
+        require_able(chosen, test.problem)
+    except MethodError:
+        return False
+    return True
 
 
 def method(name: str, seed: int) -> Any:
@@ -105,8 +148,10 @@ def run(config: Config, track: Any = iter) -> Results:
         '2 of 2'
     """
     plan = [(i, name) for i in range(len(problems(config))) for name in config.methods]
-    for name in config.methods:
-        method(name, config.seed)  # an unknown one is refused before the work
+    for name in config.methods:  # an unknown one, or one that can't take a problem, is refused before the work
+        chosen = method(name, config.seed)
+        for test in problems(config):
+            require_able(chosen, test.problem)
     runs = pd.DataFrame([row for rows in _measured(config, plan, track) for row in rows])
     table = pd.DataFrame([_row(*group) for group in runs.groupby(["problem", "method"], sort=False)])
     totals = pd.DataFrame([_total(name, group, table) for name, group in runs.groupby("method", sort=False)])
@@ -152,17 +197,20 @@ def _solutions(problem: bvfim.Problem, xs: Tensor, ys: Tensor, method: Chosen, c
 
 def _judged(test: TestProblem, solution: Solution) -> dict[str, Any]:
     """What a run found, whether it may be chosen by what is known without the optimum, and what it cost."""
+    found = judged(test, solution.x, solution.y)
     if solution.certificate is not None:
         trusted = solution.status in (Status.CONVERGED, Status.STUCK)
     else:
-        trusted = lower_gap(test, solution.x, solution.y) <= 1e-2 * (1 + abs(solution.lower))
+        trusted = found.is_feasible()
     counts = {column: solution.evaluations[name] for column, name in COUNTS.items()}
     return {
         "status": solution.status.value,
-        "F": solution.upper,
-        "f": solution.lower,
+        "F": found.upper,
+        "f": found.lower,
+        "violation": found.violation,
+        "lower gap": found.gap,
         "trusted": trusted,
-        "solved": solved(test, solution.x, solution.y),
+        "solved": found.is_solution(test.upper),
         **counts,
         "hvp+jvp": counts["hvp"] + counts["jvp"],
         "gradients": sum(counts.values()) - counts["values"],
@@ -171,14 +219,17 @@ def _judged(test: TestProblem, solution: Solution) -> dict[str, Any]:
 
 def _row(names: Any, runs: pd.DataFrame) -> dict[str, Any]:
     """One method on one problem; the choice is the lowest F among the runs that can be trusted."""
-    trusted = runs[runs["trusted"]]
+    chosen = runs[runs["trusted"]].sort_values("F").head(1)
     return {
         "problem": names[0],
         "method": names[1],
         "solved": f"{runs['solved'].sum()} of {len(runs)}",
-        "after choosing": bool(trusted.sort_values("F")["solved"].head(1).any()),
+        "after choosing": bool(chosen["solved"].any()),
         **_medians(runs),
         "seconds": round(float(runs["seconds"].iloc[0]), 2),
+        "status": ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items()),
+        "violation": float(runs["violation"].median()),
+        "lower gap": float(runs["lower gap"].median()),
     }
 
 

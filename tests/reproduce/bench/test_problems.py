@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import bvfim
+from bvfim.app import cli_bench
 from bvfim.app.cli import app
 from bvfim.reproduce.bench import problems
 from bvfim.testproblems import collection
@@ -38,7 +41,7 @@ def test_every_method_runs_from_the_same_starts_and_is_counted():
 
 
 def test_the_choice_is_the_lowest_trusted_run():
-    cost = dict.fromkeys(("F grads", "f grads", "values", "hvp+jvp", "seconds"), 1)
+    cost = dict.fromkeys(("F grads", "f grads", "values", "hvp+jvp", "seconds", "status", "violation", "lower gap"), 1)
     runs = pd.DataFrame(
         {"F": [0.0, 1.0, 2.0, math.nan], "trusted": [False, True, True, True], "solved": [False, True, False, False]}
     ).assign(**cost)
@@ -85,6 +88,10 @@ def test_the_command_shares_the_work_among_processes(tmp_path):
     [
         (problems.Config(methods=("rgh",)), "no method is called 'rgh'; did you mean 'rhg'"),
         (problems.Config(problems=("SMD2",)), "no test problem is called 'SMD2'; did you mean 'smd"),
+        (problems.Config(collection="coupld"), "no collection is called 'coupld'; did you mean 'coupled'"),
+        (problems.Config(("rhg",), collection="constrained"), "RHG takes sets, but no lower_constraints: these do"),
+        (problems.Config(("adaptivebvfim", "cg"), collection="coupled"), "CG takes sets, but no lower_constraints"),
+        (problems.Config(("rhg",), collection="pessimistic"), "RHG does not solve for a pessimistic follower: take"),
     ],
 )
 def test_unknown_names_are_refused_before_the_work(config, message):
@@ -96,3 +103,33 @@ def test_planted_problems_come_after_the_collection():
     names = [test.name for test in problems.problems(problems.Config(planted=3))]
     assert len(names) == len(TESTS) + 3
     assert names[-1].startswith("planted(")
+
+
+@pytest.mark.parametrize("name", problems.COLLECTIONS)
+def test_the_commands_know_the_collections(name):
+    assert name in cli_bench.COLLECTIONS
+    tests = problems.problems(problems.Config(collection=name))
+    assert len(tests) == {"plain": 21, "constrained": 32}.get(name, 5)
+    assert "adaptivebvfim" in problems.able(problems.Config.methods, name)
+    assert ("rhg" in problems.able(problems.Config.methods, name)) == (name == "plain")
+
+
+def test_constraints_and_the_lower_gap_are_judged():
+    config = problems.Config(("adaptivebvfim",), ("LamparielloSagratella2017Ex31",), 0, 2, collection="constrained")
+    results = problems.run(replace(config, workers=1))
+    runs = results.tables["runs"]
+    assert (runs["violation"] <= 1e-4).all()
+    assert (runs["lower gap"] <= 1e-2).all()
+    row = results.tables["problems"].loc[("LamparielloSagratella2017Ex31", "AdaptiveBVFIM")]
+    assert (row["solved"], row["status"]) == ("2 of 2", "2 converged")
+
+
+def test_what_violates_constraints_is_neither_trusted_nor_solved():
+    test = {test.name: test for test in problems.COLLECTIONS["constrained"]()}["LamparielloSagratella2017Ex31"]
+    other = replace(test, problem=replace(test.problem, lower_constraints=None, y_set=bvfim.Box(-1, 1)))
+    y = torch.tensor([-1.0], dtype=torch.float64)
+    found = bvfim.solve(other.problem, test.x, y, bvfim.CG(steps=2, lr=0.1), steps=1, refit=False)
+    row = problems._judged(test, found)
+    assert row["violation"] > 0.1
+    assert not row["trusted"]
+    assert not row["solved"]

@@ -1,59 +1,16 @@
-r"""Closed convex sets that constrain x or y.
-
-A set constrains one tensor. A single set applies to every leaf of a tree; a tree of sets (with ``None`` for
-no constraint) gives each leaf its own. A set provides its projection and, for implicit differentiation,
-the tangent of that projection: at a stationary y of f over the set, the response of y
-to a change of x solves :math:`\Pi (H + c I) \Pi\, \dot y = -\Pi\, \partial^2_{yx} f\, \dot x`, with
-:math:`\Pi` the projection onto the directions that stay on the active face and c the face's curvature.
-"""
+"""Boxes, balls and simplices."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
-import optree
 import torch
 from torch import Tensor
 
-from bvfim import tree
+from bvfim.sets.base import Tangent
 from bvfim.status import ProblemError
-from bvfim.tree import Tree
-
-
-class Tangent(NamedTuple):
-    """Free directions at a point of a set: their orthogonal projection, and the face's curvature.
-
-    Example:
-        >>> import torch, bvfim
-        >>> at_the_bound = bvfim.Box(0, 1).tangent(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 1.0]))
-        >>> at_the_bound.project(torch.tensor([3.0, 3.0]))
-        tensor([0., 3.])
-    """
-
-    project: Callable[[Tensor], Tensor]
-    curvature: Tensor | float
-
-
-@runtime_checkable
-class Set(Protocol):
-    """The interface of a set. Any class with these two methods qualifies.
-
-    Example:
-        >>> import bvfim
-        >>> isinstance(bvfim.Box(0, 1), bvfim.sets.Set)
-        True
-    """
-
-    def project(self, point: Tensor) -> Tensor:
-        """The nearest point of the set; differentiable almost everywhere."""
-        ...
-
-    def tangent(self, point: Tensor, gradient: Tensor) -> Tangent:
-        """The free directions at a ``point`` of the set where the objective has the given gradient."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -210,74 +167,3 @@ def _short(given: object) -> str:
     if not isinstance(given, Tensor):
         return repr(given)
     return str(given.tolist()) if _is_dense(given) and given.numel() <= 4 else f"a tensor of shape {tuple(given.shape)}"
-
-
-SetTree = Any
-"""``None``, one :class:`Set` for every leaf, or a tree of sets and ``None`` like the variable."""
-
-
-def _is_set(item: Any) -> bool:
-    return isinstance(item, Set) and not isinstance(item, type)
-
-
-def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
-    """One set (or ``None``) for each leaf of ``variable``."""
-    count = len(tree.leaves(variable))
-    if sets is None or _is_set(sets):
-        return [sets] * count
-    own, nesting = optree.tree_flatten(sets, none_is_leaf=True, is_leaf=_is_set)
-    entries, like = optree.tree_flatten(variable, none_is_leaf=True)
-    if nesting != like or not all(s is None or _is_set(s) for s in own):
-        raise ProblemError(
-            f"the set must be None, one set for all leaves, or a tree with a set or None for each of the {count} leaves"
-        )
-    return [s for s, entry in zip(own, entries, strict=True) if entry is not None]
-
-
-def check_fit(sets: SetTree, variable: Tree, name: str) -> None:
-    """Reject sets whose bounds or centres do not fit the shape of their leaf."""
-    try:
-        own = per_leaf(sets, variable)
-    except ProblemError as error:
-        raise ProblemError(f"{name}_set: {error}") from error
-    for s, leaf in zip(own, tree.leaves(variable), strict=True):
-        try:
-            fits = s is None or getattr(s.project(leaf), "shape", None) == leaf.shape
-        except (RuntimeError, IndexError):
-            fits = False
-        if not fits:
-            raise ProblemError(f"{name}_set: a {type(s).__name__} does not fit a leaf of shape {tuple(leaf.shape)}")
-
-
-def project(sets: SetTree, variable: Tree) -> Tree:
-    """The projection of ``variable`` onto its set, leaf by leaf.
-
-    Example:
-        >>> import torch, bvfim
-        >>> bvfim.sets.project({"a": bvfim.Box(0, 1), "b": None}, {"a": torch.tensor(2.0), "b": torch.tensor(2.0)})
-        {'a': tensor(1.), 'b': tensor(2.)}
-    """
-    if sets is None:
-        return variable
-    moved = [
-        t if s is None else s.project(t) for s, t in zip(per_leaf(sets, variable), tree.leaves(variable), strict=True)
-    ]
-    return tree.unflatten(variable, moved)
-
-
-def tangent(
-    sets: SetTree, variable: Tree, gradient: Tree
-) -> tuple[Callable[[Tree], Tree], Callable[[Tree, Tree], Tree]]:
-    """The maps v -> Pi v and (v, Hv) -> Hv + c v of the module's docstring, over whole trees."""
-    triples = zip(per_leaf(sets, variable), tree.leaves(variable), tree.leaves(gradient), strict=True)
-    own = [Tangent(lambda v: v, 0.0) if s is None else s.tangent(t, g) for s, t, g in triples]
-
-    def free(v: Tree) -> Tree:
-        return tree.unflatten(v, [o.project(t) for o, t in zip(own, tree.leaves(v), strict=True)])
-
-    def curved(v: Tree, product: Tree) -> Tree:
-        triples = zip(own, tree.leaves(v), tree.leaves(product), strict=True)
-        flat = [isinstance(o.curvature, float) and o.curvature == 0 for o in own]
-        return tree.unflatten(v, [p if f else p + o.curvature * t for f, (o, t, p) in zip(flat, triples, strict=True)])
-
-    return free, curved
