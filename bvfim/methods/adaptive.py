@@ -15,9 +15,8 @@ from bvfim.core.constraints import layout
 from bvfim.core.problem import Problem
 from bvfim.interior.batch import Batch
 from bvfim.interior.certificate import Certificate
-from bvfim.interior.feasible import lowest_feasible, reach
+from bvfim.interior.cross_check import gaps
 from bvfim.interior.lower import Interior, uniform
-from bvfim.interior.multipliers import allowed_of
 from bvfim.interior.pool import SIZE, pool
 from bvfim.interior.probing import searched
 from bvfim.interior.schedule import begin
@@ -100,6 +99,15 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     A start that ends with a higher F than a lower-level solution it has seen, its own first point included, goes on
     from there; the result is never worse. In one and two dimensions the probes of the lower level include a grid, in
     more the axes through z.
+
+    **Constraints** come in as augmented Lagrangian terms (:mod:`bvfim.core.augmented`): :math:`\psi = f + p(g; u)`
+    takes the place of f for y and z, and F gets terms of all constraints with multipliers v of its own. A first phase
+    brings every start to where they hold. The u move between stages until z obeys the constraints, and within a stage
+    they follow x to first order, with :math:`du/dx` from the derivatives of :math:`\psi` at z: without that,
+    :math:`\psi(x, y) - \psi^*(x)` grows beside x even along lower-level solutions, and holds x where it is. Of several
+    starts every other begins at a lower-level solution with a low F. A start whose violations can't be lowered ends as
+    ``infeasible``, with the names of the constraints that conflict. A pessimistic follower is solved for by a nested
+    barrier, which maximises F over y.
 
     Neither the global minimum over x nor that of a high-dimensional lower level is certified: use several starts.
 
@@ -259,7 +267,7 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         return Certificate(
             relaxed=float(own.relaxed),
             polished=float(own.upper),
-            gap=float(_gaps(interior, starts, i[None])),
+            gap=float(gaps(interior, starts, i[None])),
             gap_allowed=tol * float(own.scale),
             tol=tol,
             stationarity=float(own.stationarity),
@@ -288,7 +296,7 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
         solved = _closed(starts).nonzero()[:, 0]
         if len(solved) == 0:
             return starts
-        wide = _gaps(interior, starts, solved) > tol * starts.scale[solved]
+        wide = gaps(interior, starts, solved) > tol * starts.scale[solved]
         return starts._replace(ended=starts.ended.index_fill(0, solved[wide], OPEN), counts=interior.batch.counts)
 
     def _state(self, interior: Interior, starts: Starts) -> AdaptiveState:
@@ -335,16 +343,3 @@ def report(before: Starts, after: Starts) -> dict[str, Tensor]:
 
 def _closed(starts: Starts) -> Tensor:
     return (starts.ended == SOLVED) | (starts.ended == STUCK)
-
-
-def _gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
-    """f at the y of some starts, less the lowest f at their x over every y, z and older minimum of all starts."""
-    x, y = interior.split(starts.w)
-    of_y = interior.batch.y
-    plain = [of_y.plain(y), of_y.plain(starts.z), of_y.plain(starts.archive).flatten(0, 1)]
-    at = interior.batch.at(x[rows], rows)
-    if interior.constrained and interior.layout.lower:
-        points, w = at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)), starts.w[rows]
-        return at.bare.lower(y[rows]) - lowest_feasible(interior, at, points, allowed_of(w) * reach(w))
-    found = at.lower_many(at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)))
-    return at.lower(y[rows]) - torch.where(found.isfinite(), found, torch.inf).amin(1)
