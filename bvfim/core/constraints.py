@@ -70,11 +70,11 @@ def layout(problem: Constrained, x: Tree, y: Tree, data: Any) -> Layout:
     names, equal, lower = [], [], 0
     with torch.no_grad():
         for kind in problem.stated:
-            count = problem.call(kind, x, y, of_level(kind, data)).numel()
-            names += [f"{kind}[{i}]" for i in range(count)]
-            equal += [kind.endswith("equalities")] * count
-            lower += count if kind in LOWER else 0
-    return Layout(tuple(names), torch.tensor(equal, dtype=torch.bool), lower)
+            found = problem.call(kind, x, y, of_level(kind, data)).reshape(-1)
+            names += [f"{kind}[{i}]" for i in range(len(found))]
+            equal.append(torch.full_like(found, kind.endswith("equalities"), dtype=torch.bool))
+            lower += len(found) if kind in LOWER else 0
+    return Layout(tuple(names), torch.cat(equal), lower)
 
 
 def check_functions(given: dict[str, object], accepts: Callable[[Any, int], bool]) -> None:

@@ -11,7 +11,7 @@ from bvfim.interior.feasible import pulled_in, reach, y_pulled_in
 from bvfim.interior.lbfgs import Memory
 from bvfim.interior.lower import Interior
 from bvfim.interior.multipliers import allowed_of, away, settled
-from bvfim.interior.starts import INFEASIBLE, STUCK, UNDER_WAY, Starts
+from bvfim.interior.starts import INFEASIBLE, OPEN, STUCK, UNDER_WAY, Starts
 
 ROUNDS = 4
 """How often the search for the nearest point, and the lower level there, go on from where they ended."""
@@ -50,13 +50,17 @@ def _held(interior: Interior, members: Tensor, w: Tensor) -> Tensor:
 
 
 def _solved(interior: Interior, members: Tensor, starts: Starts, rows: Tensor, w: Tensor) -> Starts:
-    """With the lower level solved at x of w, and the start ended there if the constraints hold."""
+    """With the lower level solved at x of w, and the start ended there if the constraints hold.
+
+    Where its multipliers do not settle, it is not known to be solved.
+    """
     x, y = interior.split(w)
     at = interior.batch.at(x, members[rows])
     memory, spread = Memory.empty(y), starts.spread[rows]
     z, f_z, _ = interior.descend(at, y, tol.ROUGH_Z * spread, memory)
     for _ in range(ROUNDS):
         z, f_z = settled(interior, at, z, f_z, spread, memory, reach(w))
+    sound = _allowed(interior, at, z, w) & ((at.bare.lower(z) - f_z).abs() <= tol.TERMS_LEFT * spread)
     z = y_pulled_in(at, interior, z)
     lower = at.bare.lower(z) < at.bare.lower(y)
     y = torch.where((lower & _allowed(interior, at, z, w))[:, None], z, y)
@@ -65,7 +69,7 @@ def _solved(interior: Interior, members: Tensor, starts: Starts, rows: Tensor, w
     held = (_held(interior, members[rows], w) & F.isfinite()).nonzero()[:, 0]
     part = starts.take(rows[held])._replace(
         w=w[held], z=y[held], gap=torch.zeros_like(f[held]), lower=f[held], relaxed=F[held], upper=F[held],
-        ended=torch.full_like(starts.ended[rows[held]], STUCK),
+        ended=torch.where(sound, STUCK, OPEN)[held],
     )  # fmt: skip
     return starts.put(rows[held], part)
 

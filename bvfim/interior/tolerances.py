@@ -173,5 +173,7 @@ SHORT_STEP = 1e-4
 HARD, HOPELESS = 5, 10
 """After so many stages without halving a violation, it is seen whether it can be lowered at all; after the second
 number, f is what does not let it."""
+TERMS_LEFT = 1e-4
+"""The terms of constraints vanish at a solution of the lower level, up to this share of the range of f."""
 NEARLY_FEASIBLE = 1e-2
 """Where constraints are violated by more than this, relative to the size of w, a weight is not to blame: x is."""

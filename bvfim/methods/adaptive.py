@@ -302,7 +302,9 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     def _state(self, interior: Interior, starts: Starts) -> AdaptiveState:
         """Choose the lowest F, among the starts with a closed gap if there are any."""
         solved = _closed(starts)
-        among = solved if bool(solved.any()) else starts.ended != UNBOUNDED
+        bounded = starts.ended != UNBOUNDED
+        held = bounded & (starts.ended != INFEASIBLE)
+        among = next((rows for rows in (solved, held) if bool(rows.any())), bounded)
         i = torch.where(among & starts.shown.isfinite(), starts.shown, torch.inf).argmin()
         of_y = interior.batch.y
         y, z = of_y.plain(interior.split(starts.w)[1])[i], of_y.plain(starts.z)[i]
