@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from bvfim import tree
 from bvfim.core.draw import Draw
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
@@ -67,7 +68,7 @@ def of_level(name: str, data: Any) -> Any:
 
 def layout(problem: Constrained, x: Tree, y: Tree, data: Any) -> Layout:
     """What the entries are, as counted at one point."""
-    names, equal, lower = [], [], 0
+    names, equal, lower = [], [tree.leaves(y)[0].new_zeros(0, dtype=torch.bool)], 0
     with torch.no_grad():
         for kind in problem.stated:
             found = problem.call(kind, x, y, of_level(kind, data)).reshape(-1)

@@ -73,6 +73,8 @@ def require_able(method: Chosen, problem: Problem) -> None:
     if problem.stated and not method.constrained:
         able = ", ".join(m.__name__ for m in ALL if m.constrained)
         raise MethodError(f"{name} takes sets, but no {problem.stated[0]}: these do: {able}")
+    if problem.stated and problem.world.size > 1:
+        raise MethodError("mesh: constraints can't be summed over processes yet: leave the mesh out")
     if problem.follower not in method.followers:
         able = ", ".join(m.__name__ for m in ALL if problem.follower in m.followers)
         article = "an" if problem.follower == "optimistic" else "a"

@@ -111,7 +111,7 @@ class BiCGAFFA(Method[BiCGAFFAState]):
     def init(self, problem: Problem, x: Tree, y: Tree) -> BiCGAFFAState:
         """y and z at the given y, and multipliers of zero."""
         if problem.world.size > 1:
-            raise MethodError("BiCGAFFA runs in one process: take AdaptiveBVFIM for constraints on several")
+            raise MethodError("BiCGAFFA runs in one process: leave the mesh out")
         stated = [kind for kind in UPPER if kind in problem.stated]
         if stated:
             raise MethodError(f"BiCGAFFA takes constraints of the lower level, but no {stated[0]}: take AdaptiveBVFIM")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -69,6 +71,13 @@ def test_methods_that_take_no_constraints_say_so(method):
 def test_methods_that_know_no_pessimist_say_so(method):
     with pytest.raises(bvfim.MethodError, match=f"{method.__name__} does not solve for a pessimistic follower"):
         bvfim.solve(problem(follower="pessimistic"), ONE, ONE, method())
+
+
+@pytest.mark.parametrize("method", [m for m in bvfim.methods.ALL if m.constrained])
+def test_constraints_on_several_processes_are_refused(method):
+    among_two = problem(lower_constraints=lambda x, y: y).among(SimpleNamespace(size=2))
+    with pytest.raises(bvfim.MethodError, match="mesh: constraints can't be summed over processes yet"):
+        bvfim.methods.require_able(method(), among_two)
 
 
 def test_inequalities_may_repeat_and_a_zero_gradient_at_the_start_is_no_independence():

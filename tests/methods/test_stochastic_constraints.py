@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -181,11 +180,6 @@ def test_sizes_of_gradients_are_exact_for_a_few_neighbours():
 def test_compiled_steps_take_the_same_path():
     plain, compiled = (solved(capped(), 30, refit=False, accelerate=way) for way in ("none", "compile"))
     torch.testing.assert_close(compiled.x, plain.x, rtol=1e-8, atol=1e-8)
-
-
-def test_several_processes_are_refused():
-    with pytest.raises(bvfim.MethodError, match="mesh: constraints"):
-        first(SimpleNamespace(world=SimpleNamespace(size=2)), ZERO, ZERO)
 
 
 def test_a_refit_keeps_the_constraints():
