@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
-from bvfim.interior.feasible import pulled_in, reach, y_pulled_in
+from bvfim.interior.feasible import local_sizes, pulled_in, reach, y_pulled_in
 from bvfim.interior.lbfgs import Memory
 from bvfim.interior.lower import Interior
 from bvfim.interior.multipliers import allowed_of, away, settled
@@ -15,9 +15,6 @@ from bvfim.interior.starts import INFEASIBLE, OPEN, STUCK, UNDER_WAY, Starts
 
 ROUNDS = 4
 """How often the search for the nearest point, and the lower level there, go on from where they ended."""
-ROUGHLY = 5
-"""Where constraints touch, or a gradient vanishes with its constraint, they hold within this many times the share of a
-unit that is allowed elsewhere."""
 
 
 def given_up(interior: Interior, members: Tensor, starts: Starts, w: Tensor) -> Starts:
@@ -32,9 +29,7 @@ def given_up(interior: Interior, members: Tensor, starts: Starts, w: Tensor) -> 
     if len(rows) == 0:
         return starts
     last = (starts.hard[rows] >= tol.HOPELESS) | (starts.ended[rows] == INFEASIBLE)
-    nearest = w[rows]
-    for _ in range(ROUNDS):
-        nearest = pulled_in(interior, members[rows], nearest)
+    nearest = _nearest(interior, members[rows], w[rows])
     apart = ~_held(interior, members[rows], nearest)
     ended = torch.where(apart | last, INFEASIBLE, UNDER_WAY).to(starts.ended)
     at = torch.where(apart[:, None], nearest, torch.where(last[:, None], w[rows], starts.w[rows]))
@@ -43,10 +38,20 @@ def given_up(interior: Interior, members: Tensor, starts: Starts, w: Tensor) -> 
     return starts if len(chance) == 0 else _solved(interior, members, starts, rows[chance], nearest[chance])
 
 
+def _nearest(interior: Interior, members: Tensor, w: Tensor) -> Tensor:
+    """Where all constraints hold, or nearly; near a cusp they change ever more slowly, and are measured anew."""
+    terms = interior.terms.take(members)
+    for _ in range(ROUNDS):
+        interior.put_terms(members, local_sizes(interior, members, w, interior.terms.take(members)))
+        w = pulled_in(interior, members, w)
+    interior.put_terms(members, terms)
+    return w
+
+
 def _held(interior: Interior, members: Tensor, w: Tensor) -> Tensor:
-    """Where all constraints hold, though not as well as is asked of what is called solved."""
+    """Where all constraints hold, as well as is asked of what is called solved."""
     x, y = interior.split(w)
-    return away(interior, interior.batch.at(x, members), y).amax(1) <= ROUGHLY * allowed_of(w)
+    return away(interior, interior.batch.at(x, members), y).amax(1) <= allowed_of(w)
 
 
 def _solved(interior: Interior, members: Tensor, starts: Starts, rows: Tensor, w: Tensor) -> Starts:
@@ -77,4 +82,4 @@ def _solved(interior: Interior, members: Tensor, starts: Starts, rows: Tensor, w
 def _allowed(interior: Interior, at: BatchAt, z: Tensor, w: Tensor) -> Tensor:
     """Where the constraints of the lower level hold at z."""
     left = away(interior, at, z)[:, : interior.layout.lower]
-    return (left <= ROUGHLY * allowed_of(w)).all(1)
+    return (left <= allowed_of(w)).all(1)
