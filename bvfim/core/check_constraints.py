@@ -20,7 +20,7 @@ many rounding errors."""
 
 
 def check_constraints(at: At, x: Tree, y: Tree) -> None:
-    """Reject constraints that are no tensors, not finite at (x, y), or about which y can do nothing."""
+    """Reject constraints that are not tensors, not finite at (x, y), or about which y can do nothing."""
     _, data = at.inputs()
     with torch.enable_grad():
         for name in at.problem.stated:

@@ -79,7 +79,7 @@ def layout(problem: Constrained, x: Tree, y: Tree, data: Any) -> Layout:
 
 
 def check_functions(given: dict[str, object], accepts: Callable[[Any, int], bool]) -> None:
-    """Reject what is no function of (x, y)."""
+    """Reject what is not a function of (x, y)."""
     for name, function in given.items():
         if not callable(function):
             raise ProblemError(f"{name} must be a function, not a {type(function).__name__}")

@@ -77,13 +77,9 @@ class Solution:
     @property
     def violation(self) -> float:
         """How far the constraints are from holding at (x, y), as a distance; 0 where there are none."""
-        return (
-            self.certificate.violation
-            if self.certificate
-            else self.rows[-1].get("violation", 0.0)
-            if self.rows
-            else 0.0
-        )
+        if self.certificate is not None:
+            return self.certificate.violation
+        return self.rows[-1].get("violation", 0.0) if self.rows else 0.0
 
     @functools.cached_property
     def history(self) -> pd.DataFrame:

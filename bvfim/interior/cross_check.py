@@ -21,9 +21,10 @@ def gaps(interior: Interior, starts: Starts, rows: Tensor) -> Tensor:
     of_y = interior.batch.y
     plain = [of_y.plain(y), of_y.plain(starts.z), of_y.plain(starts.archive).flatten(0, 1)]
     at = interior.batch.at(x[rows], rows)
+    points = at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1))
     if interior.constrained and interior.layout.lower:
-        points, w = at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)), starts.w[rows]
+        w = starts.w[rows]
         lowest = lowest_feasible(interior, at, points, allowed_of(w) * reach(w))
         return at.bare.lower(y[rows]) - torch.where(lowest.isfinite(), lowest, torch.nan)
-    found = at.lower_many(at.of_y.measured(torch.cat(plain).expand(len(rows), -1, -1)))
+    found = at.lower_many(points)
     return at.lower(y[rows]) - torch.where(found.isfinite(), found, torch.inf).amin(1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bvfim.core.augmented import Terms, blank, violation
+from bvfim.core.multipliers import LEAST_LOCAL, LEAST_SIZE, STEP
 from bvfim.interior.batch import BatchAt
 from bvfim.interior.lbfgs import Memory, Points, dot, minimise, unit
 from bvfim.interior.lower import Interior
@@ -15,10 +16,6 @@ SIZE_DRAW = 1_004
 """The number of the draw of samples, beyond those of stages and probes."""
 SAMPLES, SIGNS = 6, 8
 """The points at which gradients are looked at, and the directions that tell the size of a constraint's."""
-STEP = 0.3
-"""A difference is taken over this power of the dtype's precision, relative to the size of w."""
-LEAST_LOCAL, LEAST_SIZE = 1e-2, 1e-6
-"""A constraint counts as changing at least by this share of its mean around, and by this share of the fastest."""
 LOWER_WEIGHT, UPPER_WEIGHT = 10.0, 1.0
 """c and k: a violation of the size of w costs that many times what f, and F, change by over that distance."""
 CAP, FAR_OUT = 0.3, 2.0
