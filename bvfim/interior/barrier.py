@@ -12,7 +12,8 @@ from bvfim.interior.batch import BatchAt
 from bvfim.interior.curvature import Curvature
 from bvfim.interior.lbfgs import Memory, Points, dot, unit
 from bvfim.interior.lower import Interior, best_of, first_order_change, remembered
-from bvfim.interior.multipliers import Followed, bend_of_terms
+from bvfim.interior.multipliers import bend_of_terms
+from bvfim.interior.response import Followed
 from bvfim.interior.starts import TINIEST, Known, barrier
 
 FADING = 0.5
@@ -74,7 +75,7 @@ class Barrier:
         self.pull, self.change = torch.zeros_like(settings.mu2), torch.zeros_like(settings.mu2)
         x, _ = interior.split(w)
         self.x, self.dx, self.dz = x.clone(), 0 * x, 0 * known.z
-        follows = interior.constrained and not curvature.possible
+        follows = interior.constrained and not bool(curvature.known.any())
         self.multipliers = Followed(interior, members, settings.z_tol) if follows else None
         everyone = torch.arange(len(w), device=w.device)
         self.points = Points(w, self.value(everyone, known), self.gradient(everyone, w))
@@ -192,10 +193,11 @@ class Barrier:
         self.of_F[rows], self.at_w[rows] = of_F, w
         known = self.curvature.take(rows).known[:, None, None]
         if bool(known.any()):
-            in_F = bend[:, None, None] * torch.eye(w.shape[1], device=w.device)
-            along = of_f[:, :, None] * of_f[:, None] / (weight * slack)[:, None, None]
-            in_F = in_F if of_terms is None else in_F + of_terms
-            model = in_F + weight[:, None, None] * self.of_gap[rows] + along
+            model = weight[:, None, None] * self.of_gap[rows]
+            model.diagonal(dim1=1, dim2=2).add_(bend[:, None])  # in place: these may be the largest tensors of all
+            if of_terms is not None:
+                model += of_terms
+            model += of_f[:, :, None] * of_f[:, None] / (weight * slack)[:, None, None]
             self.w_memory.hessian[rows] = torch.where(known, model, 0.0).to(w)
 
     def scale(self, reduced: Tensor) -> Tensor:

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from bvfim.interior.batch import BatchAt
 from bvfim.interior.lbfgs import power_of_two
+from bvfim.interior.separable import FEWEST, separable
 
-LARGEST = 600
-"""Problems with more entries in x and y keep L-BFGS alone: factorising would cost more than the gradients."""
+LARGEST, LARGEST_STATED = 600, 4000
+"""Problems with more entries in x and y keep L-BFGS alone: factorising would cost more than the gradients. With
+constraints, whose terms L-BFGS learns slowly, they may be larger, where few gradients tell the second derivatives."""
 EASY = 6
 """Gradients of f for each of F where z is easy to follow: two in the barrier, and a few steps of z."""
 FLATTEST = 1e-12
@@ -38,9 +40,9 @@ class Curvature(NamedTuple):
     """The counts at which K and C were measured."""
 
     @classmethod
-    def unknown(cls, x: Tensor, y: Tensor, bend: Tensor, counts: Tensor) -> Curvature:
+    def unknown(cls, x: Tensor, y: Tensor, bend: Tensor, counts: Tensor, stated: bool) -> Curvature:
         """Nothing measured; without room for it where x and y are large, or too coarse for differences."""
-        fits = y.dtype is torch.float64 and x.shape[1] + y.shape[1] <= LARGEST
+        fits = y.dtype is torch.float64 and x.shape[1] + y.shape[1] <= (LARGEST_STATED if stated else LARGEST)
         n, m = (y.shape[1], x.shape[1]) if fits else (0, 0)
         return cls(y.new_zeros(len(y), n, n), y.new_zeros(len(y), n, m), bend, counts.clone())
 
@@ -68,8 +70,12 @@ class Curvature(NamedTuple):
         return (lower - EASY * upper > self.K.shape[1]) & self.possible
 
     def measured(self, at: BatchAt, z: Tensor) -> Curvature:
-        """With K and C at (x, z), by one gradient for each entry of z and one more."""
+        """With K and C at (x, z), by one gradient for each entry of z and one more, or by few."""
         n = z.shape[1]
+        if at.current is not None and n >= FEWEST:
+            few = separable(at, z)
+            if n + at.x.shape[1] > LARGEST or bool(few.known.all()):
+                return Curvature(definite(few.K), few.C, self.bend, at.batch.counts[at.members])
         step = torch.finfo(z.dtype).eps ** (1 / 3) * (1 + z.abs())
         moved = z[:, None] + torch.diag_embed(step)
         each = torch.arange(len(z), device=z.device).repeat_interleave(n)
@@ -100,6 +106,14 @@ def convex(K: Tensor) -> Tensor:
     size = values.abs()
     size = size.clamp_min(FLATTEST * size.amax(1, keepdim=True))
     return unit * ((vectors * size[:, None]) @ vectors.mT)
+
+
+def definite(K: Tensor) -> Tensor:
+    """The same, without its eigenvalues where there is nothing to be made positive."""
+    flattest = FLATTEST * K.abs().amax((1, 2), keepdim=True)
+    lifted = K + flattest * torch.eye(K.shape[1], dtype=K.dtype, device=K.device)
+    failed = (torch.linalg.cholesky_ex(lifted)[1] > 0).nonzero()[:, 0]
+    return lifted if len(failed) == 0 else lifted.index_copy(0, failed, convex(K[failed]))
 
 
 def invertible(K: Tensor) -> Tensor:

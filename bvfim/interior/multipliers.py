@@ -8,7 +8,6 @@ from torch import Tensor
 from bvfim.core.augmented import moved, violation
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
-from bvfim.interior.curvature import Curvature, invertible
 from bvfim.interior.feasible import SIZE_DRAW, reach, slopes
 from bvfim.interior.lbfgs import Memory
 from bvfim.interior.lower import Interior, first_order_change
@@ -62,70 +61,6 @@ def settled(
     for _ in range(tol.SETTLING):
         z, f_z = of_lower(interior, at, z, f_z, tol.ROUGH_Z * spread, memory, size)
     return z, f_z
-
-
-def secant(slope: Tensor, dx: Tensor, du: Tensor, size: Tensor, noise: Tensor) -> Tensor:
-    """du / dx changed as little as agrees with a pair of steps (Broyden, 1965); hardly where that of x is short.
-
-    What is within the noise, given as a square, is not missed.
-    """
-    least = (tol.SHORT_STEP * size).square()[:, None]
-    missed = du - (slope @ dx[..., None])[..., 0]
-    missed = torch.where(missed.square() > noise, missed, 0.0)
-    return slope + missed[..., None] * (dx / (dx.square().sum(1, keepdim=True) + least))[:, None]
-
-
-def responding(interior: Interior, at: BatchAt, z: Tensor, curvature: Curvature) -> Curvature:
-    r"""Let u follow x to first order, from the second derivatives of psi at (x, z), which are measured.
-
-    With the constraints that bind, :math:`A = \hat g_y`, K and C the derivatives of :math:`\psi_y` in y and x at fixed
-    u, z keeps to :math:`\hat g(x, z) = 0` where
-
-    .. math:: (A K^{-1} A^\top) \frac{du}{dx} = \hat g_x - A K^{-1} C, \qquad
-              \frac{dz}{dx} = -K^{-1} \Big(C + A^\top \frac{du}{dx}\Big).
-
-    Without it, :math:`\psi(x, y) - \psi^*(x)` would grow beside x even along lower-level solutions, and hold x where it
-    is. Returns what is known of the second derivatives, with the response of u in C.
-    """
-    count, terms = interior.layout.lower, interior.terms.take(at.members)
-    interior.put_terms(at.members, terms._replace(slope=torch.zeros_like(terms.slope)))
-    measured = curvature.measured(at, z)
-    values, slopes = at.jacobian(z)
-    binds = interior.layout.equal[:count] | (terms.u + terms.c * values[:, :count] > 0)
-    in_x, A = interior.split((slopes[:, :count] * binds[..., None]).flatten(0, 1))
-    in_x, A = (part.unflatten(0, (-1, count)) for part in (in_x, A))
-    K, C = invertible(measured.K).double(), measured.C.double()
-    S, right = A @ torch.linalg.solve(K, A.mT), in_x - A @ torch.linalg.solve(K, C)
-    slope = torch.linalg.pinv(S, rtol=tol.DEPENDENT, hermitian=True) @ right
-    slope = torch.where(measured.known[:, None, None] & slope.isfinite(), slope, 0.0)
-    interior.put_terms(at.members, terms._replace(slope=slope))
-    return measured._replace(C=(C + A.mT @ slope).to(measured.C))
-
-
-class Followed:
-    """How the multipliers change with x in a stage, from the points that are taken."""
-
-    def __init__(self, interior: Interior, members: Tensor, fine: Tensor) -> None:
-        self.interior, self.members, self.fine = interior, members, fine
-        terms = interior.terms.take(members)
-        self.slope, self.x, self.u = terms.slope.clone(), terms.origin.clone(), terms.u.clone()
-        self.seen = torch.zeros(len(members), dtype=torch.bool, device=members.device)
-
-    def notice(self, rows: Tensor, at: BatchAt, z: Tensor, w: Tensor) -> None:
-        """One more pair for some of the rows, from the z there."""
-        layout = self.interior.layout
-        terms, x = self.interior.terms.take(at.members).at(at.x.double()), at.x.double()
-        u = moved(at.distances(z)[:, : layout.lower], terms.u, terms.c, layout.equal[: layout.lower])
-        noise = tol.MULTIPLIERS_TOLD * terms.c * self.fine[rows, None]
-        pair = secant(self.slope[rows], x - self.x[rows], u - self.u[rows], reach(w), noise)
-        # The first u of a stage may have settled since the last one: that is no response to x.
-        self.slope[rows] = torch.where(self.seen[rows, None, None], pair, self.slope[rows])
-        self.x[rows], self.u[rows], self.seen[rows] = x, u, True
-
-    def keep(self) -> None:
-        """Let the next stage know."""
-        terms = self.interior.terms.take(self.members)
-        self.interior.put_terms(self.members, terms._replace(slope=self.slope))
 
 
 def of_upper(interior: Interior, at: BatchAt, y: Tensor, size: Tensor) -> Tensor:

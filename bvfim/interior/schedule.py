@@ -74,7 +74,7 @@ def begin(interior: Interior, w: Tensor, varies: Tensor) -> Starts:
     tau = tol.WEAK_PULL * mu2 * weakest_ratio(interior, at, candidates[:, : tol.PULL_POINTS], z, F.abs() / spread)
     blank = torch.zeros_like(mu2)
     bend = dot(of_F, of_F).sqrt() / (1 + dot(w, w).sqrt())
-    curvature = Curvature.unknown(x, y, bend, interior.batch.counts)
+    curvature = Curvature.unknown(x, y, bend, interior.batch.counts, interior.constrained)
     begun = Starts(
         unit=interior.unit, w=w, w_steps=of_w.steps, w_changes=of_w.changes,
         z=z, z_steps=of_z.steps, z_changes=of_z.changes, archive=z[:, None].repeat(1, tol.OLDER, 1), mu2=mu2, tau=tau,

@@ -17,8 +17,9 @@ from bvfim.interior.infeasible import given_up
 from bvfim.interior.judging import Judgement, judge
 from bvfim.interior.lbfgs import Memory, dot, minimise
 from bvfim.interior.lower import Interior, best_of, refreshed, remembered
-from bvfim.interior.multipliers import holds, of_lower, of_upper, responding
+from bvfim.interior.multipliers import holds, of_lower, of_upper
 from bvfim.interior.path import Ahead, Path, followed, parted
+from bvfim.interior.response import responding
 from bvfim.interior.schedule import tighten
 from bvfim.interior.starts import UNDER_WAY, Known, Starts
 
@@ -55,6 +56,8 @@ def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: floa
     feasible, local = holds(interior, at, points.w, known, local, tolerance * entered.scale, tolerance)
     verdict = judge(interior, at, known, settled, now, path, local, tolerance, feasible)
     falling = ~settled & (barrier.points.value - points.value > tol.STILL_FALLING * starts.tau)
+    if interior.constrained:  # where u moved f*, y creeps along the edge of the slack: that takes a larger tau
+        falling = falling & (known.slack(entered.mu2) > tol.LEAST_SLACK * entered.mu2)
     begun = _begun(interior, members, at, now, path, verdict, falling, of_z, tolerance, rate)
     of_w.forget(begun.jumped)
     plain = points.gradient / starts.unit

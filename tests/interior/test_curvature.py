@@ -38,7 +38,7 @@ def ill_conditioned(n, condition):
 
 def measured(problem, x, z):
     batch = Batch(problem, Space(x[0], [None]), Space(z[0], [None]), torch.zeros(len(x), 3, dtype=torch.long))
-    blank = Curvature.unknown(x, z, torch.ones(len(x), dtype=D), batch.counts)
+    blank = Curvature.unknown(x, z, torch.ones(len(x), dtype=D), batch.counts, stated=False)
     return blank.measured(batch.at(x, torch.arange(len(x))), z), batch
 
 
@@ -66,11 +66,11 @@ def test_a_negative_curvature_counts_by_its_size_and_a_flat_one_as_rounding():
 def test_it_is_due_once_descents_have_cost_more_and_never_where_there_is_no_room():
     x, y = torch.zeros(1, 2, dtype=D), torch.zeros(1, 10, dtype=D)
     counts = torch.zeros(1, 3, dtype=torch.long)
-    small = Curvature.unknown(x, y, torch.ones(1), counts)
+    small = Curvature.unknown(x, y, torch.ones(1), counts, stated=False)
     assert not small.known.any()
     assert not small.due(torch.tensor([[2, 10 + 2 * EASY, 0]])).any()
     assert small.due(torch.tensor([[2, 11 + 2 * EASY, 0]])).all()
-    large = Curvature.unknown(x, torch.zeros(1, LARGEST, dtype=D), torch.ones(1), counts)
+    large = Curvature.unknown(x, torch.zeros(1, LARGEST, dtype=D), torch.ones(1), counts, stated=False)
     assert not large.due(torch.tensor([[0, 10**6, 0]])).any()
 
 

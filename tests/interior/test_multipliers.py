@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import bvfim
-from bvfim.interior.multipliers import secant
 
 D = torch.float64
 
@@ -91,11 +90,3 @@ def test_single_precision_claims_nothing_that_it_does_not_reach():
     right = torch.allclose(solution.x, torch.full((1,), 1.5), atol=2e-2)
     assert right or solution.status is not bvfim.Status.CONVERGED
     assert solution.violation < 1e-3
-
-
-def test_a_secant_pair_is_met_and_a_short_step_is_not_believed():
-    slope = torch.zeros(1, 1, 2, dtype=D)
-    step, change, size, quiet = at(1.0, 1.0)[None], at(3.0)[None], at(1.0), torch.zeros(1, 1, dtype=D)
-    assert torch.allclose((secant(slope, step, change, size, quiet) @ step[..., None])[..., 0], change)
-    assert secant(slope, 1e-7 * step, change, size, quiet).abs().max() < 1e2
-    assert not secant(slope, step, change, size, quiet + 100.0).any()
