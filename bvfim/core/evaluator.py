@@ -44,6 +44,16 @@ class Saddle(NamedTuple):
     in_z: Tree
 
 
+class Gap(NamedTuple):
+    """F(x, y), f(x, y) and f(x, z), and gradients in x and y; see :meth:`At.gap_grads`."""
+
+    upper: Tensor
+    lower: Tensor
+    lower_z: Tensor
+    in_x: Tree
+    in_y: Tree
+
+
 class At(OfRank, Drawing):
     r"""The problem at one x: the functions F(x, .) and f(x, .), their derivatives, and the counting.
 
@@ -223,6 +233,19 @@ class At(OfRank, Drawing):
         ((F, f),) = self._sum((F, f))
         w = weigh(f)
         return F, f, self.pull(pull((torch.ones_like(F), _weight(w, f), _weight(-w, f_z)), of=0))
+
+    def gap_grads(self, y: Tree, z: Tree, a: Number, b: Number) -> Gap:
+        """The gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x and in y, in one backward pass."""
+        self.note(upper=1, lower=2)
+        z = tree.detach(z)
+
+        def values(u: list[Tensor], y: Tree) -> tuple[Tensor, ...]:
+            return *self.both(u, y), self.f(u, z)
+
+        (F, f, f_z), pull, _ = self.backend.vjp(values, self.u, y)
+        in_u, in_y = pull((_weight(a, F), _weight(b, f), _weight(-b, f_z)))
+        (F, f, f_z), in_x, in_y = self._sum_with_x((F, f, f_z), self._pulled(in_u), in_y)
+        return Gap(F, f, f_z, in_x, in_y)
 
     def saddle_grad(self, y: Tree, z: Tree, start: Tree, a: Number, b: Number, rho: Number) -> Saddle:
         """The gradients of a F(x, y) + b (f(x, y) - (1 - rho) f(x, z) - rho f(x, y0)), in one backward pass.

@@ -9,6 +9,7 @@ from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
 from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, State
 from bvfim.methods.bda import BDA
 from bvfim.methods.bicgaffa import BiCGAFFA, BiCGAFFAState
+from bvfim.methods.bome import BOME, BOMEState
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
 from bvfim.methods.cg import CG
 from bvfim.methods.fhg import FHG
@@ -17,9 +18,12 @@ from bvfim.methods.rhg import RHG
 from bvfim.methods.sipba import SiPBA, SiPBAState
 from bvfim.methods.stochastic import StochasticBVFIM, StochasticState
 from bvfim.methods.trhg import TRHG
+from bvfim.methods.vpbgd import VPBGD, VPBGDState
 from bvfim.status import MethodError, no_such
 
-ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA)
+ALL: tuple[type[Any], ...] = (
+    FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME,
+)  # fmt: skip
 """Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
 
@@ -111,13 +115,16 @@ def by_name(name: str) -> type[Any]:
 __all__ = [
     "ALL",
     "BDA",
+    "BOME",
     "BVFIM",
     "CG",
     "FHG",
     "RHG",
     "TRHG",
+    "VPBGD",
     "AdaptiveBVFIM",
     "AdaptiveState",
+    "BOMEState",
     "BVFIMState",
     "BiCGAFFA",
     "BiCGAFFAState",
@@ -133,6 +140,7 @@ __all__ = [
     "State",
     "StochasticBVFIM",
     "StochasticState",
+    "VPBGDState",
     "as_estimator",
     "as_method",
     "by_name",

@@ -91,6 +91,8 @@ class Configured(ABC, Generic[S]):
     """Whether it takes problems with constraints, beyond sets."""
     followers: ClassVar[tuple[str, ...]] = ("optimistic",)
     """The followers that it solves for."""
+    takes_batches: ClassVar[bool] = True
+    """Whether a step may see a batch."""
 
     @abstractmethod
     def init(self, problem: Problem, x: Tree, y: Tree) -> S:
@@ -131,6 +133,8 @@ class Method(Configured[S]):
         >>> isinstance(bvfim.AdaptiveBVFIM(), bvfim.methods.Method)
         True
     """
+
+    takes_batches: ClassVar[bool] = False
 
     @abstractmethod
     def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Taken[S]:
