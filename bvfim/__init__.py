@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from bvfim.methods import BOME as BOME
     from bvfim.methods import BVFIM as BVFIM
     from bvfim.methods import CG as CG
+    from bvfim.methods import F2SA as F2SA
     from bvfim.methods import FHG as FHG
+    from bvfim.methods import MEHA as MEHA
     from bvfim.methods import RHG as RHG
     from bvfim.methods import TRHG as TRHG
     from bvfim.methods import VPBGD as VPBGD
@@ -92,7 +94,7 @@ NAMES = {
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
         "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "BiCGAFFA", "Estimator", "LowerValue", "Neumann",
-        "SiPBA", "StochasticBVFIM", "BOME", "VPBGD",
+        "SiPBA", "StochasticBVFIM", "MEHA", "F2SA", "BOME", "VPBGD",
     ),
     "bvfim.sets": ("Ball", "Box", "Product", "Projected", "Simplex"),
     "bvfim.status": (

@@ -7,7 +7,7 @@ r"""The problem at one x: values, derivatives, and counts of both.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -234,6 +234,25 @@ class At(OfRank, Drawing):
         w = weigh(f)
         return F, f, self.pull(pull((torch.ones_like(F), _weight(w, f), _weight(-w, f_z)), of=0))
 
+    def envelope_grad(self, terms: Sequence[tuple[Tree, float, Number]]) -> tuple[list[tuple[Tensor, Tensor]], Tree]:
+        """F (0 where a is) and f at every y, and the gradient in x of the sum of a F(x, y) + b f(x, y) over (y, a, b).
+
+        Every y is held constant: of minima at their minimisers, this is the derivative.
+        """
+        self.note(upper=sum(a != 0 for _, a, _ in terms), lower=len(terms))
+        held = [(tree.detach(y), a) for y, a, _ in terms]
+
+        def both(u: list[Tensor], y: Tree, a: float) -> tuple[Tensor, Tensor]:
+            if a:
+                return self.both(u, y)
+            f = self.f(u, y)
+            return torch.zeros_like(f), f
+
+        values, pull, _ = self.backend.vjp(lambda u: [both(u, y, a) for y, a in held], self.u)
+        weights = [(_weight(a, F), _weight(b, f)) for (_, a, b), (F, f) in zip(terms, values, strict=True)]
+        values, in_x = self._sum_with_x(values, self._pulled(pull(weights, of=0)))
+        return values, in_x
+
     def gap_grads(self, y: Tree, z: Tree, a: Number, b: Number) -> Gap:
         """The gradients of a F(x, y) + b (f(x, y) - f(x, z)) in x and in y, in one backward pass."""
         self.note(upper=1, lower=2)
@@ -324,6 +343,15 @@ class At(OfRank, Drawing):
             return pull(v, of=0)
 
         return f, f_y, hessian, cross
+
+    def lower_product(self, y: Tree, v: Tree) -> tuple[Tensor, Tree, list[Tensor], Tree]:
+        """f, f_y, f_uy v and f_yy v, both products from one backward pass."""
+        self.note(lower=1, hvp=1, jvp=1)
+        gradient = partial(self.backend.grad_and_value, self.f, create_graph=True)
+        f_y, pull, f = self.backend.vjp(gradient, self.u, y, has_aux=True)
+        in_u, in_y = pull(v)
+        f, f_y, in_y = self._sum(f, f_y, in_y)
+        return f, f_y, in_u, in_y
 
     def tangents(self) -> list[Tensor]:
         """The derivative of u in each coordinate of x: m directions along a new leading dimension."""

@@ -12,7 +12,9 @@ from bvfim.methods.bicgaffa import BiCGAFFA, BiCGAFFAState
 from bvfim.methods.bome import BOME, BOMEState
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
 from bvfim.methods.cg import CG
+from bvfim.methods.f2sa import F2SA, F2SAState
 from bvfim.methods.fhg import FHG
+from bvfim.methods.meha import MEHA, MEHAState
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
 from bvfim.methods.sipba import SiPBA, SiPBAState
@@ -22,7 +24,7 @@ from bvfim.methods.vpbgd import VPBGD, VPBGDState
 from bvfim.status import MethodError, no_such
 
 ALL: tuple[type[Any], ...] = (
-    FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME,
+    FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME, F2SA, MEHA,
 )  # fmt: skip
 """Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
@@ -118,7 +120,9 @@ __all__ = [
     "BOME",
     "BVFIM",
     "CG",
+    "F2SA",
     "FHG",
+    "MEHA",
     "RHG",
     "TRHG",
     "VPBGD",
@@ -129,9 +133,11 @@ __all__ = [
     "BiCGAFFA",
     "BiCGAFFAState",
     "Estimator",
+    "F2SAState",
     "Info",
     "LowerState",
     "LowerValue",
+    "MEHAState",
     "Method",
     "Neumann",
     "Reference",

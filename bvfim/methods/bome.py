@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -47,7 +47,8 @@ class BOME(Method[BOMEState]):
               \lambda = \max\Big(\frac{\phi - \langle \nabla F, \nabla q \rangle}{|\nabla q|^2},\, 0\Big),
 
     with :math:`\phi = \eta |\nabla q|^2` or :math:`\eta q`. No weight has to be chosen: :math:`\lambda` grows as q
-    vanishes, and with it the bias, where :math:`\alpha = \beta`. First gradients only: T + 2 of f and one of F.
+    vanishes, up to a size of one over the step, so that the result is off by as much as the step is long, and by what T
+    steps leave of the way to the minimiser. First gradients only: T + 2 of f and one of F for each step.
 
     Args:
         x_lr: :math:`\alpha`, a number or a schedule, like all up to ``eta``.
@@ -66,6 +67,8 @@ class BOME(Method[BOMEState]):
         >>> print(f"x = {found.x.item():.2f}, y = {found.y.item():.2f}")
         x = 1.00, y = 1.00
     """
+
+    takes_batches: ClassVar[bool] = True
 
     x_lr: FloatOrSchedule = 0.01
     y_lr: FloatOrSchedule = 0.01

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from bvfim import tree
 from bvfim.core.descent import descend
@@ -61,6 +61,8 @@ class VPBGD(Method[VPBGDState]):
         >>> print(f"x = {found.x.item():.2f}, y = {found.y.item():.2f}")
         x = 1.00, y = 1.00
     """
+
+    takes_batches: ClassVar[bool] = True
 
     x_lr: FloatOrSchedule = 0.1
     y_lr: FloatOrSchedule = 0.1
