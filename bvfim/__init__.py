@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from bvfim.methods import FHG as FHG
     from bvfim.methods import MEHA as MEHA
     from bvfim.methods import RHG as RHG
+    from bvfim.methods import SABA as SABA
+    from bvfim.methods import SOBA as SOBA
     from bvfim.methods import TRHG as TRHG
     from bvfim.methods import VPBGD as VPBGD
     from bvfim.methods import AdaptiveBVFIM as AdaptiveBVFIM
@@ -94,7 +96,7 @@ NAMES = {
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
         "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "BiCGAFFA", "Estimator", "LowerValue", "Neumann",
-        "SiPBA", "StochasticBVFIM", "MEHA", "F2SA", "BOME", "VPBGD",
+        "SiPBA", "StochasticBVFIM", "SABA", "SOBA", "MEHA", "F2SA", "BOME", "VPBGD",
     ),
     "bvfim.sets": ("Ball", "Box", "Product", "Projected", "Simplex"),
     "bvfim.status": (

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from bvfim.core.problem import Problem
 from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
-from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, State
+from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, Settled, State
 from bvfim.methods.bda import BDA
 from bvfim.methods.bicgaffa import BiCGAFFA, BiCGAFFAState
 from bvfim.methods.bome import BOME, BOMEState
@@ -17,7 +17,9 @@ from bvfim.methods.fhg import FHG
 from bvfim.methods.meha import MEHA, MEHAState
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
+from bvfim.methods.saba import SABA, SABAState
 from bvfim.methods.sipba import SiPBA, SiPBAState
+from bvfim.methods.soba import SOBA, SOBAState
 from bvfim.methods.stochastic import StochasticBVFIM, StochasticState
 from bvfim.methods.trhg import TRHG
 from bvfim.methods.vpbgd import VPBGD, VPBGDState
@@ -25,6 +27,7 @@ from bvfim.status import MethodError, no_such
 
 ALL: tuple[type[Any], ...] = (
     FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME, F2SA, MEHA,
+    SOBA, SABA,
 )  # fmt: skip
 """Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
@@ -124,6 +127,8 @@ __all__ = [
     "FHG",
     "MEHA",
     "RHG",
+    "SABA",
+    "SOBA",
     "TRHG",
     "VPBGD",
     "AdaptiveBVFIM",
@@ -141,6 +146,9 @@ __all__ = [
     "Method",
     "Neumann",
     "Reference",
+    "SABAState",
+    "SOBAState",
+    "Settled",
     "SiPBA",
     "SiPBAState",
     "State",

@@ -196,6 +196,35 @@ class Estimator(Configured[S]):
         return Reference(self, self, "")
 
 
+@dataclasses.dataclass(frozen=True)
+class Settled(Estimator[S]):
+    """The limit of a single loop at one x: what it estimates once its state has taken many steps there.
+
+    Args:
+        of: the single loop.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum() / 2, lambda x, y: ((y - 2 * x) ** 2).sum())
+        >>> x = torch.tensor([3.0], dtype=torch.float64)
+        >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.methods.Settled(bvfim.SOBA()))  # y* = 2x
+        tensor([12.0000], dtype=torch.float64)
+    """
+
+    of: Estimator[S]
+
+    def init(self, problem: Problem, x: Tree, y: Tree) -> S:
+        """That of the loop."""
+        return self.of.init(problem, x, y)
+
+    def estimate(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
+        """The last of many estimates, all at x and step k."""
+        state = self.of.init(problem, x, state.y)
+        for _ in range(ENOUGH - 1):
+            _, state, _ = self.of.estimate(problem, x, state, k, data)
+        return self.of.estimate(problem, x, state, k, data)
+
+
 def _admits_schedule(hint: Any) -> bool:
     """Whether a field of this type may hold a schedule; with postponed annotations a type is known by its text."""
     return "Schedule" in hint if isinstance(hint, str) else Schedule in (hint, *get_args(hint))
