@@ -40,11 +40,17 @@ if TYPE_CHECKING:
     from bvfim.interior.certificate import Certificate as Certificate
     from bvfim.labels.cleaner import LabelCleaner as LabelCleaner
     from bvfim.methods import BDA as BDA
+    from bvfim.methods import BOME as BOME
     from bvfim.methods import BVFIM as BVFIM
     from bvfim.methods import CG as CG
+    from bvfim.methods import F2SA as F2SA
     from bvfim.methods import FHG as FHG
+    from bvfim.methods import MEHA as MEHA
     from bvfim.methods import RHG as RHG
+    from bvfim.methods import SABA as SABA
+    from bvfim.methods import SOBA as SOBA
     from bvfim.methods import TRHG as TRHG
+    from bvfim.methods import VPBGD as VPBGD
     from bvfim.methods import AdaptiveBVFIM as AdaptiveBVFIM
     from bvfim.methods import BiCGAFFA as BiCGAFFA
     from bvfim.methods import Estimator as Estimator
@@ -90,7 +96,7 @@ NAMES = {
     "bvfim.labels.cleaner": ("LabelCleaner",),
     "bvfim.methods": (
         "BDA", "BVFIM", "CG", "FHG", "RHG", "TRHG", "AdaptiveBVFIM", "BiCGAFFA", "Estimator", "LowerValue", "Neumann",
-        "SiPBA", "StochasticBVFIM",
+        "SiPBA", "StochasticBVFIM", "SABA", "SOBA", "MEHA", "F2SA", "BOME", "VPBGD",
     ),
     "bvfim.sets": ("Ball", "Box", "Product", "Projected", "Simplex"),
     "bvfim.status": (

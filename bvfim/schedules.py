@@ -89,6 +89,50 @@ class harmonic:
 
 
 @dataclass(frozen=True)
+class power:
+    """k -> start * (k + 1)**exponent: the weights c (k + 1)^p and the steps c / k^e of single loops.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.schedules.power(0.1, -0.5)(3)
+        0.05
+    """
+
+    start: float
+    exponent: float
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+
+    def __call__(self, k: int) -> float:
+        """The value at step k."""
+        return self.start * (k + 1) ** self.exponent
+
+
+@dataclass(frozen=True)
+class linear:
+    """k -> the straight line from start at step 0 to end at step ``steps``, and end from there on.
+
+    Example:
+        >>> import bvfim
+        >>> [bvfim.schedules.linear(0.0, 1.0, 4)(k) for k in (0, 1, 4, 9)]
+        [0.0, 0.25, 1.0, 1.0]
+    """
+
+    start: float
+    end: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        require_count(self, "steps")
+
+    def __call__(self, k: int) -> float:
+        """The value at step k."""
+        return self.start + (self.end - self.start) * min(k / self.steps, 1.0)
+
+
+@dataclass(frozen=True)
 class join:
     """One schedule after another: ``schedules[i]`` applies from ``boundaries[i-1]`` on, with k counted from there.
 

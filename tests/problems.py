@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,11 @@ class Quadratic:
     def gradient(self, x: Tensor) -> Tensor:
         return self.D * x + self.B.T @ torch.linalg.solve(self.H, self.response(x) - self.t)
 
+    @property
+    def optimum(self) -> Tensor:
+        """The x where the hypergradient, which is affine, is zero."""
+        return root_of_affine(self.gradient, len(self.D))
+
     def unrolled(self, x: Tensor, y: Tensor, steps: int, lr: float) -> Tensor:
         """d F(x, y_T(x)) / dx for gradient descent, by matrix powers."""
         n = len(self.t)
@@ -58,6 +64,35 @@ def quadratic(m: int, n: int, seed: int = 0, spectrum: str = "random") -> Quadra
     }[spectrum]
     Q = torch.linalg.qr(normal(n, n)).Q
     return Quadratic(Q @ torch.diag(eigenvalues) @ Q.T, normal(n, m), normal(n), normal(m).abs(), normal(n))
+
+
+def root_of_affine(function: Callable[[Tensor], Tensor], size: int) -> Tensor:
+    """The root of an affine map, from its values at zero and at the unit vectors."""
+    at_zero = function(torch.zeros(size, dtype=torch.float64))
+    columns = [function(e) - at_zero for e in torch.eye(size, dtype=torch.float64)]
+    return -torch.linalg.solve(torch.stack(columns, 1), at_zero)
+
+
+def summed(q: Quadratic, rows: int, spread: float = 0.3, seed: int = 0) -> bvfim.Problem:
+    """The quadratic as a mean over rows, of which batches see some: the same F but for a constant, and the same f."""
+    g = torch.Generator().manual_seed(seed)
+
+    def around(mean: Tensor, noise: Tensor) -> Tensor:
+        return mean + spread * (noise - noise.mean(0))
+
+    def normal(like: Tensor) -> Tensor:
+        return torch.randn(rows, *like.shape, generator=g, dtype=torch.float64)
+
+    noise = normal(q.H)
+    H, B, c, t = around(q.H, noise + noise.mT), *(around(a, normal(a)) for a in (q.B, q.c, q.t))
+
+    def upper(x: Tensor, y: Tensor, i: Tensor) -> Tensor:
+        return ((y - t[i]) ** 2).sum(1).mean() / 2 + (x * q.D * x).sum() / 2
+
+    def lower(x: Tensor, y: Tensor, i: Tensor) -> Tensor:
+        return ((H[i] @ y) @ y / 2 - (B[i] @ x + c[i]) @ y).mean()
+
+    return bvfim.Problem(upper, lower)
 
 
 def nested() -> tuple[bvfim.Problem, dict, dict]:

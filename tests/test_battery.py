@@ -18,7 +18,12 @@ METHODS = {
     "Neumann": bvfim.Neumann(steps=5, lr=0.05, terms=3),
     "BVFIM": bvfim.BVFIM(z_steps=5, y_steps=5),
     "printed": bvfim.BVFIM(z_steps=5, y_steps=5, mu2=bvfim.LowerValue(10.0)),
+    "F2SA of order 1": bvfim.F2SA(1, steps=5, nu=0.5),
+    "F2SA of order 2": bvfim.F2SA(2, steps=5, nu=0.5),
+    "SOBA": bvfim.SOBA(lr=0.05),
+    "SABA": bvfim.SABA(lr=0.05),
 }
+FIRST_ORDER = ("BVFIM", "printed", "F2SA of order 1", "F2SA of order 2")
 
 
 def module_problem():
@@ -82,7 +87,7 @@ def test_contract(method, problem):
     assert stated.evaluations.as_dict() == dict.fromkeys(solution.evaluations, 0), (
         "the user's own problem is not counted"
     )
-    assert (solution.evaluations["hvp"] == 0) == (method in ("BVFIM", "printed"))
+    assert (solution.evaluations["hvp"] == 0) == (method in FIRST_ORDER)
     F, f = stated.at(solution.x).values(solution.y)
     assert (solution.upper, solution.lower) == (float(F), float(f))
 
@@ -147,7 +152,7 @@ def test_context_is_computed_once_per_upper_step():
     assert len(calls) == before + 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "SABA"])  # which takes rows alone
 def test_batches_reach_the_objectives(method):
     seen = {"upper": [], "lower": []}
 
@@ -199,4 +204,5 @@ def test_autocast_runs_and_stays_close(method):
     x, y = torch.linspace(-1, 1, 6), torch.ones(6)
     exact, rough = (bvfim.hypergradient(problem(enabled), x, y, METHODS[method]) for enabled in (False, True))
     assert rough.dtype == torch.float32
-    assert (exact - rough).norm() < 0.2 * exact.norm()  # bfloat16 keeps three digits, and BVFIM takes a difference
+    # bfloat16 keeps three digits, and BVFIM takes a difference; the first estimate of SOBA and SABA is F_x, 0 here
+    assert (exact - rough).norm() <= 0.2 * exact.norm()

@@ -15,7 +15,8 @@ ROOT = Path(bvfim.__file__).parent
 SOLVER = [
     "version", "status", "core.extras", "core.arguments", "tree", "schedules", "sets",
     "core.evaluations", "core.backends", "core.draw", "distributed.mesh", "distributed.world", "core.of_rank",
-    "core.noise", "core.constraints", "core.augmented", "core.evaluator", "core.problem", "core.check_constraints",
+    "core.noise", "core.envelopes", "core.constraints", "core.augmented", "core.evaluator", "core.problem",
+    "core.check_constraints",
     "core.multipliers", "core.validate", "core.batches", "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
     "core.following", "core.one_scale", "core.range_test", "core.history", "core.single_loop",
@@ -85,7 +86,7 @@ def test_the_solver_stands_alone():
 
 def test_no_method_imports_another():
     names = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__", "base", "explicit", "pessimistic"}
-    assert len(names) == 11
+    assert len(names) == 17
     for name in names:
         assert not {f"methods.{other}" for other in names - {name}} & set(imported(FILES[f"methods.{name}"]))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bvfim.schedules import constant, geometric, harmonic, join, require, require_count, value
+from bvfim.schedules import constant, geometric, harmonic, join, linear, power, require, require_count, value
 from bvfim.status import MethodError
 
 quick = settings(max_examples=100, deadline=None, derandomize=True)
@@ -20,6 +20,9 @@ def test_values_are_those_of_the_formulas(k):
     assert constant(0.3)(k) == 0.3
     assert harmonic(0.3)(k) == 0.3 / (k + 1)
     assert math.isclose(geometric(0.3, 1 / 1.01)(k), 0.3 / 1.01**k, rel_tol=1e-13)
+    assert math.isclose(power(0.3, -1.0)(k), harmonic(0.3)(k), rel_tol=1e-13)
+    assert math.isclose(power(0.3, 0.4)(k), 0.3 * (k + 1) ** 0.4, rel_tol=1e-13)
+    assert math.isclose(linear(0.3, -0.5, 10)(k), max(0.3 - 0.08 * k, -0.5), rel_tol=1e-13)
 
 
 @quick
@@ -49,7 +52,15 @@ def test_join_refuses_boundaries_that_do_not_fit(count, boundaries):
 
 
 @pytest.mark.parametrize(
-    "schedule", [constant(1.0), geometric(1.0, 0.5), harmonic(2.0), join([constant(1.0), harmonic(2.0)], [3])]
+    "schedule",
+    [
+        constant(1.0),
+        geometric(1.0, 0.5),
+        harmonic(2.0),
+        power(1.0, 0.3),
+        linear(0.0, 2.0, 5),
+        join([constant(1.0), harmonic(2.0)], [3]),
+    ],
 )
 def test_schedules_compare_print_pickle_and_do_not_change(schedule):
     again = pickle.loads(pickle.dumps(schedule))

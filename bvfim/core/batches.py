@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,8 @@ class Shuffled:
         device: where the row numbers are wanted.
         mesh: a mesh of one dimension, or a process group: each of its ranks gets its share of every batch, and together
             they see what one process would see. ``rows`` and ``size`` are those of all ranks.
+        blocks: shuffle blocks of consecutive rows instead of rows: the same batches every epoch, in a new order, for
+            :class:`bvfim.SABA`, which remembers each. All rows are drawn: the last block may be smaller.
 
     Example:
         >>> import bvfim
@@ -83,6 +85,7 @@ class Shuffled:
         seed: int = 0,
         device: str | torch.device = "cpu",
         mesh: DeviceMesh | ProcessGroup | None = None,
+        blocks: bool = False,
     ) -> None:
         for name, number in (("rows", rows), ("size", size)):
             if type(number) is not int or number < 1:
@@ -97,8 +100,9 @@ class Shuffled:
         self._rank, self._ranks = place_in(mesh)
         if self.size < self._ranks:
             raise ProblemError(f"Shuffled: batches of {self.size} rows can't be shared by {self._ranks} ranks")
+        self.blocks = blocks
         self._drawn = 0
-        self._order: torch.Tensor | None = None
+        self._order: Sequence[torch.Tensor] | None = None
 
     def __iter__(self) -> Shuffled:
         """Itself: it has no end."""
@@ -106,13 +110,19 @@ class Shuffled:
 
     def __next__(self) -> torch.Tensor:
         """The next batch."""
-        epoch, i = divmod(self._drawn, self.rows // self.size)
+        epoch, i = divmod(self._drawn, -(-self.rows // self.size) if self.blocks else self.rows // self.size)
         if i == 0 or self._order is None:
-            generator = torch.Generator().manual_seed((self.seed * EPOCHS + epoch) % 2**63)
-            self._order = torch.randperm(self.rows, generator=generator).to(self.device)
+            self._order = self._shuffled(torch.Generator().manual_seed((self.seed * EPOCHS + epoch) % 2**63))
         self._drawn += 1
-        batch = self._order[i * self.size : (i + 1) * self.size]
+        batch = self._order[i]
         return batch.tensor_split(self._ranks)[self._rank]
+
+    def _shuffled(self, generator: torch.Generator) -> Sequence[torch.Tensor]:
+        """The batches of an epoch."""
+        if not self.blocks:
+            return torch.randperm(self.rows, generator=generator).to(self.device).split(self.size)
+        blocks = torch.arange(self.rows, device=self.device).split(self.size)
+        return [blocks[i] for i in torch.randperm(len(blocks), generator=generator).tolist()]
 
     def state_dict(self) -> dict[str, int]:
         """The number of batches drawn."""

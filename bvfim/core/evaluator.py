@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,32 +19,19 @@ from bvfim.core.augmented import Augmented
 from bvfim.core.backends import Backend, Objective, Pullback
 from bvfim.core.constraints import values
 from bvfim.core.draw import Draw, Several
-from bvfim.core.noise import Drawing
-from bvfim.core.of_rank import Objectives, OfRank, without
+from bvfim.core.envelopes import Envelopes
+from bvfim.core.of_rank import Objectives, without
 from bvfim.tree import Tree
 
 Weigh = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(F, f) -> the weights of their gradients."""
 LinearMap = Callable[[Tree], Tree]
-Number: TypeAlias = float | Tensor
 
 MAPPED = 4
 """Up to how many points are evaluated one by one: setting a map up takes as long."""
 
 
-class Saddle(NamedTuple):
-    """F(x, y), f(x, y), f(x, z) and f(x, y0), and gradients in x, y and z; see :meth:`At.saddle_grad`."""
-
-    upper: Tensor
-    lower: Tensor
-    lower_z: Tensor
-    lower_start: Tensor
-    in_x: Tree
-    in_y: Tree
-    in_z: Tree
-
-
-class At(OfRank, Drawing):
+class At(Envelopes):
     r"""The problem at one x: the functions F(x, .) and f(x, .), their derivatives, and the counting.
 
     Everything that depends on x is gathered in ``u``, the list of the leaves of x followed by the
@@ -211,46 +198,6 @@ class At(OfRank, Drawing):
         value, in_y = self._sum(value, in_y)
         return value, in_u, in_y
 
-    def barrier_grad(self, y: Tree, z: Tree, weigh: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tree]:
-        """F, f and F_x(x, y) + w (f_x(x, y) - f_x(x, z)) with w = weigh(f) held constant, a tree like x."""
-        self.note(upper=1, lower=2)
-        y, z = tree.detach(y), tree.detach(z)
-
-        def values(u: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-            return *self.both(u, y), self.f(u, z)
-
-        (F, f, f_z), pull, _ = self.backend.vjp(values, self.u)
-        ((F, f),) = self._sum((F, f))
-        w = weigh(f)
-        return F, f, self.pull(pull((torch.ones_like(F), _weight(w, f), _weight(-w, f_z)), of=0))
-
-    def saddle_grad(self, y: Tree, z: Tree, start: Tree, a: Number, b: Number, rho: Number) -> Saddle:
-        """The gradients of a F(x, y) + b (f(x, y) - (1 - rho) f(x, z) - rho f(x, y0)), in one backward pass.
-
-        ``start`` is y0, where f is differentiated in x only: cheap where x weighs losses, a backward pass where x is in
-        the network. An objective that draws random numbers (dropout, augmentation) draws the same for y, z and y0.
-        """
-        self.note(upper=1, lower=2, forward=1)
-        start = tree.detach(start)
-
-        def saddle(u: list[Tensor], y: Tree, z: Tree) -> tuple[Tensor, ...]:
-            if self.problem.joint is None:
-                F, noise = self.F(u, y), self.random_state()
-                f = self.f(u, y)
-            else:
-                noise = self.random_state()
-                F, f = self.both(u, y)
-            self.restore_random_state(noise)
-            f_z = self.f(u, z)
-            self.restore_random_state(noise)
-            return F, f, f_z, self.f(u, start)
-
-        (F, f, f_z, f_0), pull, _ = self.backend.vjp(saddle, self.u, y, z)
-        of_F, of_f = _weight(a, F), _weight(b, f)
-        in_u, in_y, in_z = pull((of_F, of_f, (rho - 1) * of_f, -rho * of_f))
-        (F, f, f_z, f_0), in_x, in_y, in_z = self._sum_with_x((F, f, f_z, f_0), self._pulled(in_u), in_y, in_z)
-        return Saddle(F, f, f_z, f_0, in_x, in_y, in_z)
-
     def pull(self, gradient: list[Tensor]) -> Tree:
         """The gradient in x, from a gradient in u."""
         _, in_x = self._sum_with_x((), self._pulled(gradient))
@@ -302,6 +249,15 @@ class At(OfRank, Drawing):
 
         return f, f_y, hessian, cross
 
+    def lower_product(self, y: Tree, v: Tree) -> tuple[Tensor, Tree, list[Tensor], Tree]:
+        """f, f_y, f_uy v and f_yy v, both products from one backward pass."""
+        self.note(lower=1, hvp=1, jvp=1)
+        gradient = partial(self.backend.grad_and_value, self.f, create_graph=True)
+        f_y, pull, f = self.backend.vjp(gradient, self.u, y, has_aux=True)
+        in_u, in_y = pull(v)
+        f, f_y, in_y = self._sum(f, f_y, in_y)
+        return f, f_y, in_u, in_y
+
     def tangents(self) -> list[Tensor]:
         """The derivative of u in each coordinate of x: m directions along a new leading dimension."""
         flat = tree.flatten(self._x)
@@ -327,11 +283,6 @@ class At(OfRank, Drawing):
         variables = iter(u[count:])
         data = [next(variables) if _is_float(t) else t for t in self._context]
         return x, tree.unflatten(self._structure, data)
-
-
-def _weight(number: Number, of: Tensor) -> Tensor:
-    """The weight of a value, as a scalar like it."""
-    return number.to(of.dtype) if isinstance(number, Tensor) else torch.full_like(of, number)
 
 
 def _is_float(leaf: Any) -> bool:

@@ -15,7 +15,8 @@ from torch.optim import Adam, Rprop
 
 from bvfim import tree
 from bvfim.core.accelerate import Estimate, Found, estimate_of, under_way
-from bvfim.core.evaluator import At, Saddle
+from bvfim.core.envelopes import Saddle
+from bvfim.core.evaluator import At
 from bvfim.core.following import Optimised, Part, Scheduler, advance, made, scheduled, watches
 from bvfim.core.multipliers import RATE, Multipliers, Place, augmented
 from bvfim.core.one_scale import OneScale

@@ -32,7 +32,7 @@ from bvfim.core.refit import BROKEN, judged
 from bvfim.core.run import Callback, Run
 from bvfim.core.solution import Solution
 from bvfim.distributed.twins import Twins
-from bvfim.methods import AdaptiveBVFIM, Choice, Method, State, StochasticBVFIM, as_method
+from bvfim.methods import AdaptiveBVFIM, Choice, State, StochasticBVFIM, as_method
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
 from bvfim.status import MethodError, RankError, Status, warn
 from bvfim.tree import Tree
@@ -143,7 +143,7 @@ def solve(
     check_flag(refit, "refit")
     if isinstance(y, Twins) and holdout is not None:
         raise MethodError("holdout: networks given as bvfim.Twins are trained in place, so no earlier step can be kept")
-    if batches is not None and isinstance(chosen, Method):
+    if batches is not None and not chosen.takes_batches:
         raise MethodError(takes_no(chosen, "batches"))
     options: dict[str, Any] = {"optimizer": optimizer, "scheduler": scheduler, "tol": tol}
     options |= {"accelerate": accelerate, "mesh": mesh}

@@ -103,7 +103,7 @@ class Stepper:
         if not self.world.same(*([y] if self.world.sharded else [x, y])):
             raise ProblemError(SAME)
         alone = problem.context is None and not problem.needs_data
-        self.checked = check or alone or batch is not None or isinstance(self.method, Method)
+        self.checked = check or alone or batch is not None or not self.method.takes_batches
         if self.checked:
             self._check(x, y, batch)
         self.x = projected(problem.project_x, x, "x")
@@ -221,7 +221,7 @@ class Stepper:
         self.world.together(lambda: validate_objectives(self.problem.among(ALONE), x, y, batch, random=random))
 
     def _require_fitting(self, batch: Any) -> None:
-        if batch is not None and isinstance(self.method, Method):
+        if batch is not None and not self.method.takes_batches:
             raise MethodError(takes_no(self.method, "batches"))
 
     # -- ending --

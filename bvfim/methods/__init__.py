@@ -1,4 +1,4 @@
-"""The methods of the paper, one small file each."""
+"""The methods of the paper and their kin, one small file each."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from typing import Any, TypeAlias
 
 from bvfim.core.problem import Problem
 from bvfim.methods.adaptive import AdaptiveBVFIM, AdaptiveState
-from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, State
+from bvfim.methods.base import Estimator, Info, LowerState, Method, Reference, Settled, State
 from bvfim.methods.bda import BDA
 from bvfim.methods.bicgaffa import BiCGAFFA, BiCGAFFAState
+from bvfim.methods.bome import BOME, BOMEState
 from bvfim.methods.bvfim import BVFIM, BVFIMState, LowerValue
 from bvfim.methods.cg import CG
+from bvfim.methods.f2sa import F2SA, F2SAState
 from bvfim.methods.fhg import FHG
+from bvfim.methods.meha import MEHA, MEHAState
 from bvfim.methods.neumann import Neumann
 from bvfim.methods.rhg import RHG
+from bvfim.methods.saba import SABA, SABAState
 from bvfim.methods.sipba import SiPBA, SiPBAState
+from bvfim.methods.soba import SOBA, SOBAState
 from bvfim.methods.stochastic import StochasticBVFIM, StochasticState
 from bvfim.methods.trhg import TRHG
+from bvfim.methods.vpbgd import VPBGD, VPBGDState
 from bvfim.status import MethodError, no_such
 
-ALL: tuple[type[Any], ...] = (FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA)
+ALL: tuple[type[Any], ...] = (
+    FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME, F2SA, MEHA,
+    SOBA, SABA,
+)  # fmt: skip
 """Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
 
 
@@ -111,28 +120,41 @@ def by_name(name: str) -> type[Any]:
 __all__ = [
     "ALL",
     "BDA",
+    "BOME",
     "BVFIM",
     "CG",
+    "F2SA",
     "FHG",
+    "MEHA",
     "RHG",
+    "SABA",
+    "SOBA",
     "TRHG",
+    "VPBGD",
     "AdaptiveBVFIM",
     "AdaptiveState",
+    "BOMEState",
     "BVFIMState",
     "BiCGAFFA",
     "BiCGAFFAState",
     "Estimator",
+    "F2SAState",
     "Info",
     "LowerState",
     "LowerValue",
+    "MEHAState",
     "Method",
     "Neumann",
     "Reference",
+    "SABAState",
+    "SOBAState",
+    "Settled",
     "SiPBA",
     "SiPBAState",
     "State",
     "StochasticBVFIM",
     "StochasticState",
+    "VPBGDState",
     "as_estimator",
     "as_method",
     "by_name",

@@ -91,6 +91,8 @@ class Configured(ABC, Generic[S]):
     """Whether it takes problems with constraints, beyond sets."""
     followers: ClassVar[tuple[str, ...]] = ("optimistic",)
     """The followers that it solves for."""
+    takes_batches: ClassVar[bool] = True
+    """Whether a step may see a batch."""
 
     @abstractmethod
     def init(self, problem: Problem, x: Tree, y: Tree) -> S:
@@ -131,6 +133,8 @@ class Method(Configured[S]):
         >>> isinstance(bvfim.AdaptiveBVFIM(), bvfim.methods.Method)
         True
     """
+
+    takes_batches: ClassVar[bool] = False
 
     @abstractmethod
     def step(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Taken[S]:
@@ -190,6 +194,35 @@ class Estimator(Configured[S]):
     def reference(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Reference:
         """What a check compares this method with: by default itself, as a method without approximations."""
         return Reference(self, self, "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settled(Estimator[S]):
+    """The limit of a single loop at one x: what it estimates once its state has taken many steps there.
+
+    Args:
+        of: the single loop.
+
+    Example:
+        >>> import torch, bvfim
+        >>> problem = bvfim.Problem(lambda x, y: (y**2).sum() / 2, lambda x, y: ((y - 2 * x) ** 2).sum())
+        >>> x = torch.tensor([3.0], dtype=torch.float64)
+        >>> bvfim.hypergradient(problem, x, 0 * x, bvfim.methods.Settled(bvfim.SOBA()))  # y* = 2x
+        tensor([12.0000], dtype=torch.float64)
+    """
+
+    of: Estimator[S]
+
+    def init(self, problem: Problem, x: Tree, y: Tree) -> S:
+        """That of the loop."""
+        return self.of.init(problem, x, y)
+
+    def estimate(self, problem: Problem, x: Tree, state: S, k: int, data: Data) -> Step[S]:
+        """The last of many estimates, all at x and step k."""
+        state = self.of.init(problem, x, state.y)
+        for _ in range(ENOUGH - 1):
+            _, state, _ = self.of.estimate(problem, x, state, k, data)
+        return self.of.estimate(problem, x, state, k, data)
 
 
 def _admits_schedule(hint: Any) -> bool:

@@ -25,6 +25,8 @@ EXACT = {
     "CG": bvfim.CG(200, 0.2, cg_steps=6),
     "Neumann": bvfim.Neumann(200, 0.2, terms=200),
     "BVFIM": bvfim.BVFIM(**TIGHT),
+    "F2SA of order 1": bvfim.F2SA(1, steps=600, lr=0.2),
+    "F2SA of order 2": bvfim.F2SA(2, steps=600, lr=0.2),
 }
 BIASED = {
     "TRHG": (bvfim.TRHG(20, keep=4, lr=0.1), "only the last 4 of 20"),
@@ -33,6 +35,9 @@ BIASED = {
     "CG on an unsolved lower level": (bvfim.CG(3, 0.05, cg_steps=6), "3 lower steps"),
     "Neumann": (bvfim.Neumann(200, 0.2, terms=3), "3 terms"),
     "BVFIM with short inner loops": (bvfim.BVFIM(z_steps=5, y_steps=5), "5 steps on z and 5 on y"),
+    "F2SA with short inner loops": (bvfim.F2SA(2, steps=5), "5 steps on each of two"),
+    "SOBA": (bvfim.SOBA(lr=0.2), "one step of y and v"),
+    "SABA": (bvfim.SABA(lr=0.2), "one step of y and v, and the memory"),
     "LowerValue": (bvfim.BVFIM(**TIGHT, mu2=bvfim.LowerValue(20.0)), "held constant"),
 }
 
