@@ -42,9 +42,6 @@ D = torch.float64
 Row = dict[str, Any]
 
 
-# -- V-PBGD's toy --
-
-
 class PrintedSigmoid(torch.autograd.Function):
     """1 / (1 + e) with e = exp(2 - 4 x), and the derivative as it is printed: 4 e / (1 + e^2)."""
 
@@ -111,9 +108,6 @@ def vpbgd(starts: int = 1000, most: int = 20_000) -> Iterator[Row]:
                 }
 
 
-# -- BOME's coreset --
-
-
 def bome() -> Iterator[Row]:
     """x are weights of four points through a softmax, y follows their mean, F is its distance to a goal."""
     goal = torch.tensor([3.0, -2.0], dtype=D)
@@ -140,9 +134,6 @@ def bome() -> Iterator[Row]:
                 "distance to the nearest point": float((at_x - nearest).norm()),
                 "gap": found.lower,
             }
-
-
-# -- F2SA on benchopt's quadratic --
 
 
 def simulated(n: int, m: int, rows: int = 1024, seed: int = 0) -> tuple[bvfim.Problem, Callable[[Tensor], Tensor]]:
@@ -206,9 +197,6 @@ def f2sa() -> Iterator[Row]:
                 }
 
 
-# -- MEHA's toy --
-
-
 def meha(limit: float = 15.0) -> Iterator[Row]:
     """f = |y1|^2 / 2 - x'y1 does not see y2; F = |x - y2|^2 / 2 + |y1 - e|^2 / 2 is least at x = y1 = y2 = e."""
     problem = bvfim.Problem(
@@ -242,8 +230,6 @@ def meha(limit: float = 15.0) -> Iterator[Row]:
                 "error": error,
             }
 
-
-# -- SOBA and SABA on hyper-cleaning --
 
 BEST = {0.5: ((1.0, 1e-4), (0.1, 1e-3)), 0.7: ((1.0, 1e-4), (0.01, 1e-4)), 0.9: ((1.0, 1e-3), (0.1, 1e-3))}
 """benchopt's best steps of SOBA and of SABA, by the share of labels redrawn: of y, and by what it is divided for x."""

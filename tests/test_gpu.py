@@ -138,6 +138,8 @@ CAPTURABLE = {
     "BDA": bvfim.BDA(steps=6),
     "CG": bvfim.CG(steps=6, cg_steps=3),
     "Neumann": bvfim.Neumann(steps=6, terms=4),
+    "F2SA": bvfim.F2SA(2, steps=6),
+    "SOBA": bvfim.SOBA(),
 }
 
 

@@ -15,6 +15,7 @@ from bvfim.core.of_rank import OfRank
 from bvfim.tree import Tree
 
 Number: TypeAlias = float | Tensor
+"""A weight, which a recorded step gets as a tensor."""
 
 
 class Saddle(NamedTuple):

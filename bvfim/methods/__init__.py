@@ -1,4 +1,4 @@
-"""The methods of the paper, one small file each."""
+"""The methods of the paper and their kin, one small file each."""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ class MEHA(Method[MEHAState]):
         nonsmooth: r, a function of (x, y).
         prox: a function of (x, v, s), the prox of s r(x, .) at v.
 
-    The defaults are those of no one example; steps have no line search and have to suit the problem's units.
+    Steps have no line search: they have to suit the problem's units. The paper's differ from example to example, and
+    the defaults are none of these.
 
     Example:
         >>> import torch, bvfim

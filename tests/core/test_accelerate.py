@@ -27,6 +27,9 @@ SCHEDULED = {
     "CG": bvfim.CG(steps=5, lr=geometric(0.1, 0.5)),
     "Neumann": bvfim.Neumann(steps=5, lr=geometric(0.1, 0.5)),
     "Neumann, eta": bvfim.Neumann(steps=5, eta=geometric(0.1, 0.5)),
+    "F2SA of order 1": bvfim.F2SA(1, steps=5, lr=geometric(0.1, 0.5), nu=geometric(0.4, 0.5)),
+    "F2SA of order 2": bvfim.F2SA(2, steps=5, lr=geometric(0.1, 0.5), nu=geometric(0.4, 0.5)),
+    "SOBA": bvfim.SOBA(lr=geometric(0.1, 0.5)),
 }
 
 
@@ -85,7 +88,7 @@ def test_a_step_that_breaks_when_compiled_runs_plainly_and_is_counted_once(monke
     assert found.evaluations == plain.evaluations
 
 
-@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann", "F2SA of order 2"])
 def test_the_functional_derivatives_of_a_compiled_step_are_right(name, monkeypatch):
     """All but the compiler itself, which takes long."""
     monkeypatch.setattr(torch, "compile", lambda step, **_: step)
@@ -103,7 +106,7 @@ def test_the_functional_derivatives_of_a_compiled_step_are_right(name, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler")
-@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann"])
+@pytest.mark.parametrize("name", ["BVFIM", "printed", "CG", "Neumann", "F2SA of order 2"])
 def test_a_compiled_run_agrees_to_rounding(name):
     problem, x, y = nested()
     method = SCHEDULED[name]

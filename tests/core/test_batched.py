@@ -24,6 +24,10 @@ METHODS = [
     bvfim.BVFIM(z_steps=6, y_steps=4),
     bvfim.BVFIM(z_steps=6, y_steps=4, start="z", repeats=3),
     bvfim.BVFIM.printed(),
+    bvfim.F2SA(1, steps=8),
+    bvfim.F2SA(2, steps=8),
+    bvfim.SOBA(lr=0.01),
+    bvfim.SABA(lr=0.01),
 ]
 
 

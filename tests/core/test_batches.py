@@ -334,3 +334,14 @@ def test_shuffled_rows_come_once_an_epoch_in_a_new_order_and_go_on_where_they_we
 def test_shuffled_needs_rows(given):
     with pytest.raises(bvfim.ProblemError, match="whole number"):
         bvfim.Shuffled(**given)
+
+
+def test_blocks_are_the_same_every_epoch_in_another_order():
+    stream = bvfim.Shuffled(rows=10, size=4, seed=2, blocks=True)
+    epochs = [[next(stream).tolist() for _ in range(3)] for _ in range(6)]
+    for epoch in epochs:
+        assert sorted(epoch) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert len({str(epoch) for epoch in epochs}) > 1
+    later = bvfim.Shuffled(rows=10, size=4, seed=2, blocks=True)
+    later.load_state_dict({"drawn": 13})
+    assert [next(later).tolist() for _ in range(2)] == epochs[4][1:]

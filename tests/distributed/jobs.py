@@ -25,6 +25,8 @@ METHODS = {
     "BDA": bvfim.BDA(steps=5, lr=0.05),
     "CG": bvfim.CG(steps=5, lr=0.05, cg_steps=3),
     "Neumann": bvfim.Neumann(steps=5, lr=0.05, terms=3),
+    "F2SA": bvfim.F2SA(2, steps=5, lr=0.05),
+    "SOBA": bvfim.SOBA(lr=0.05),
     "momentum": bvfim.RHG(steps=4, dynamics=bvfim.dynamics.Momentum(0.05)),
 }
 

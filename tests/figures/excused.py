@@ -5,6 +5,7 @@ from __future__ import annotations
 TABLES = {
     ("docs/reproduce.md", "The paper's experiments, run again"): "what is run: sizes",
     ("docs/choosing-a-method.md", "Choosing a method"): "advice and formulas",
+    ("docs/choosing-a-method.md", "The kin"): "formulas, and counts that tests/methods check",
     ("docs/several-gpus.md", "What a step sends"): "formulas, which tests count",
     ("docs/constraints.md", "What can be stated"): "how each thing is stated",
     (
