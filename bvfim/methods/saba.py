@@ -18,7 +18,11 @@ from bvfim.tree import Tree
 
 
 class Memory(NamedTuple):
-    """The gradients of every block when it was last drawn, and their mean over rows."""
+    """The gradients of every block when it was last drawn, and their mean over rows.
+
+    The mean is in double precision: it is only ever added to, and in single precision the rounding of every step would
+    stay in it, as a bias that grows.
+    """
 
     blocks: tuple[Tree, ...]
     mean: Tree
@@ -27,7 +31,8 @@ class Memory(NamedTuple):
         """SAGA: the unbiased direction new - old + mean, and the memory with the new in the place of the old."""
         i, share = block
         change = tree.sub(new, self.blocks[i])
-        direction = tree.axpy(len(self.blocks) * share, change, self.mean)
+        sampled = tree.axpy(len(self.blocks) * share, change, self.mean)
+        direction = tree.map(lambda d, g: d.to(g.dtype), sampled, new)
         blocks = (*self.blocks[:i], new, *self.blocks[i + 1 :])
         return direction, Memory(blocks, tree.axpy(share, change, self.mean))
 
@@ -128,7 +133,10 @@ class SABA(Estimator[SABAState]):
         zero_x, zero_y = tree.zeros_like(x), tree.zeros_like(y)
         lower, upper = (zero_y, zero_y, zero_x), (zero_y, zero_x)
         counts = (1 if rows is None else -(-rows // self.size) for rows in (self.lower_rows, self.upper_rows))
-        memories = (Memory((zero,) * count, zero) for zero, count in zip((lower, upper), counts, strict=True))
+        memories = (
+            Memory((zero,) * count, tree.map(Tensor.double, zero))
+            for zero, count in zip((lower, upper), counts, strict=True)
+        )
         return SABAState(y, zero_y, *memories)
 
     def estimate(self, problem: Problem, x: Tree, state: SABAState, k: int, data: Data) -> Step[SABAState]:

@@ -267,6 +267,39 @@ def benchmarks() -> list[Sentence]:
     ]
 
 
+def suites() -> list[Sentence]:
+    """MLS-Bench's toy and hyper-cleaning."""
+    file = result("mlsbench-cpu")
+    told, right, _, tight, finds, ours = file["toy"]
+
+    def gradients(run: dict[str, Any]) -> float:
+        return run["F gradients"] + run["f gradients"]
+
+    def worth(net: str) -> float:
+        own = [run for run in file[net]["runs"] if run["method"] == "StochasticBVFIM, chosen"]
+        return sum(run["by test accuracy"]["accuracy"] - run["last"]["accuracy"] for run in own) / len(own)
+
+    return [
+        ("The right one takes {} steps instead of {}", right["steps"], told["steps"]),
+        (
+            "from {} starts with a weight of 1000, for {} steps; AdaptiveBVFIM from {}",
+            tight["at x*"],
+            tight["steps"],
+            ours["at x*"],
+        ),
+        (
+            "and takes {} gradients, against {} of AdaptiveBVFIM (and {} values",
+            *(gradients(told), gradients(ours), ours["values"]),
+        ),
+        ("with a step of z for each of x, it takes {}.", gradients(finds)),
+        (
+            "is worth little here: {} points of accuracy for the linear network and {} for",
+            worth("linear"),
+            worth("mlp"),
+        ),
+    ]
+
+
 SENTENCES: dict[str, list[Sentence]] = {
     "benchmarks/README.md": benchmarks(),
     "docs/adaptive.md": adaptive(),
@@ -275,4 +308,5 @@ SENTENCES: dict[str, list[Sentence]] = {
     "docs/reproduce.md": [*steps_and_context(), *cleaning(), *small_problems(), *few_shot_and_net()],
     "docs/several-gpus.md": several_gpus(),
     "docs/speed.md": speed(),
+    "docs/suites.md": suites(),
 }

@@ -210,6 +210,27 @@ def mixtures() -> Rows:
     }
 
 
+def mlsbench_toy() -> Rows:
+    """Costs of the toy's methods, and where their starts end."""
+    keys = ("steps", "F gradients", "f gradients", "success rate", "|x + y|", "in the basin of x*", "at x*")
+    return {run["method"]: [run[key] for key in keys] for run in result("mlsbench-cpu")["toy"]}
+
+
+def mlsbench_cleaning() -> Rows:
+    """Accuracy and F1 at the step that each rule selects, means over the seeds; those that are published."""
+    file, found = result("mlsbench-cpu"), {}
+    for net, name in {"linear": "linear", "mlp": "MLP"}.items():
+        for ours, label in {"chosen": "settings chosen", "default": "defaults"}.items():
+            own = [run for run in file[net]["runs"] if run["method"] == f"StochasticBVFIM, {ours}"]
+            rules = ("by test accuracy", "by validation accuracy", "last")
+            selected = [[run[rule] for run in own] for rule in rules]
+            cells = [(mean(rows, "accuracy"), mean(rows, "F1")) for rows in selected]
+            found[f"{name}: StochasticBVFIM, {label}"] = cells
+        for method, scores in file["published"][net].items():
+            found[f"{name}: {method}, published"] = [tuple(scores), None, None]
+    return found
+
+
 NEW_PARTS = {
     "whole": "nothing",
     "no probes": "all probes",
@@ -240,4 +261,6 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/several-gpus.md", "A language model's data mixture"): mixtures,
     ("docs/several-gpus.md", "What fits where"): large_networks,
     ("docs/speed.md", "An upper step"): speed,
+    ("docs/suites.md", "The toy of MLS-Bench"): mlsbench_toy,
+    ("docs/suites.md", "Hyper-cleaning in MLS-Bench"): mlsbench_cleaning,
 }

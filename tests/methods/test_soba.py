@@ -10,6 +10,7 @@ import torch
 import bvfim
 from bvfim import tree
 from bvfim.methods import Settled
+from bvfim.methods.saba import Block, Memory
 from tests.problems import nested, quadratic, summed
 
 D = torch.float64
@@ -53,6 +54,17 @@ def test_without_batches_both_are_the_same_and_converge_linearly():
     assert soba == pytest.approx(saba, rel=1e-6)
     assert soba[2] / soba[1] == pytest.approx(soba[1] / soba[0], rel=0.4)
     assert soba[2] < 1e-6
+
+
+def test_rounding_of_single_precision_does_not_gather_in_the_mean():
+    generator = torch.Generator().manual_seed(0)
+    blocks = tuple(100.0 + torch.arange(10.0) + i for i in range(4))
+    memory = Memory(blocks, torch.stack(blocks).double().mean(0))
+    for k in range(400):
+        close = blocks[k % 4] + 1e-2 * torch.randn(10, generator=generator)  # their differences have no rounding
+        direction, memory = memory.followed(Block(k % 4, 0.25), close)
+    assert direction.dtype is torch.float32
+    torch.testing.assert_close(memory.mean, torch.stack(memory.blocks).double().mean(0), rtol=0, atol=1e-9)
 
 
 def test_under_sampling_saba_converges_linearly_where_soba_stops_at_noise():
