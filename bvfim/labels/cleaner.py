@@ -226,6 +226,11 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             return found
         return self._predicted(rows)
 
+    def coordinates(self, X: Any) -> Array:
+        """Return the rows as the cleaner sees them: numbers whose distances mean something."""
+        check_is_fitted(self)
+        return self._inputs.of(self._inputs.view(self._checked(X, reset=False)))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
         best = self.predict_proba(X).argmax(1)
@@ -330,11 +335,11 @@ def best(
     progress: Callable[[float], object] = lambda share: None,
     embed: Embed | None = None,
 ) -> tuple[Inputs, mixture.TrainingRows, mixture.Mixture]:
-    """The mixture on rows scaled column by column or by one number, whichever makes the labels more likely."""
+    """The mixture on rows scaled in the way that makes the labels most likely."""
     classes = int(codes.max()) + 1
     view = View(rows, embed)
     parts = view(rows)
-    options = [Inputs(view, parts, standard) for standard in (False, True)]
+    options = Inputs.options(view, parts)
     labels = codes[:noisy], codes[noisy:], classes, terms(parts)
     data = [mixture.TrainingRows(inputs.of(parts), *labels) for inputs in options]
     first = [mixture.fit(own, seed, config.short()).likelihood for own in data]

@@ -15,13 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bvfim.labels.arrays import Array
-from bvfim.labels.sentences import Embed, Terms, are_sentences, embedded
+from bvfim.labels.sentences import Embed, Terms, are_sentences, embedded, is_long
 from bvfim.status import DataError
 
 WIDE = 256
 """Columns from which on rows are shortened."""
 SHORT = 100
 """To how many."""
+SHARES = (1.0, 0.2, 5.0)
+"""What a column of sentences may count beside the other columns: as much, or hardly, or nearly alone."""
 LARGEST = 1e150
 """Beyond it squares overflow."""
 CONSTANT, CONSTANT_SPARSE = 1e-9, 1e-6
@@ -32,23 +34,32 @@ class Inputs:
     """What turns rows into numbers, learned from some of them.
 
     Columns that are constant are left out, wide rows are projected onto their main directions, and the mean is taken
-    off. Every column of sentences counts as much as all the other columns together.
+    off.
 
     Args:
         view: what splits rows into parts.
         parts: of the rows that it is learned from.
         standard: whether every column is scaled by itself, as for columns of different units, or all by one number, as
             for pixels and embeddings.
+        sentences: what a column of sentences counts beside all the other columns together.
     """
 
-    def __init__(self, view: View, parts: list[Any], standard: bool) -> None:
+    def __init__(self, view: View, parts: list[Any], standard: bool, sentences: float = 1.0) -> None:
         self.view = view
         self._parts = [_Part(part, standard) for part in parts]
+        counts = [1.0] * view.plain + [sentences] * (len(parts) - view.plain)
+        self._weights = np.array(counts) / np.linalg.norm(counts)
 
     def of(self, parts: list[Any]) -> Array:
         """Rows that have been split into parts as numbers, of mean square length one where they were learned."""
-        found = [own(part) for own, part in zip(self._parts, parts, strict=True)]
-        return np.column_stack(found) / np.sqrt(len(found)) if len(found) > 1 else found[0]
+        found = [weight * own(part) for weight, own, part in zip(self._weights, self._parts, parts, strict=True)]
+        return np.column_stack(found) if len(found) > 1 else found[0]
+
+    @classmethod
+    def options(cls, view: View, parts: list[Any]) -> list[Inputs]:
+        """The ways to scale such rows, of which the labels choose one."""
+        shares = SHARES if view.plain and len(parts) > 1 else SHARES[:1]
+        return [cls(view, parts, standard, share) for share in shares for standard in (False, True)]
 
 
 def numbers_of(X: Any, standard: bool) -> Array:
@@ -85,6 +96,11 @@ class View:
 
     def __init__(self, X: Any, embed: Embed | None = None) -> None:
         self._table = _Table(X, embed) if isinstance(X, pd.DataFrame) else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the first part is all that is no sentence."""
+        return self._table is None or self._table.plain
 
     def __call__(self, X: Any) -> list[Any]:
         """The parts of some rows."""
@@ -173,6 +189,11 @@ class _Table:
         if self._words:
             self._hot.fit(self._named(frame))
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is a column that is not one of sentences."""
+        return bool(self._words or self._numbers)
+
     def __call__(self, frame: pd.DataFrame) -> list[Any]:
         words = [self._hot.transform(self._named(frame))] if self._words else []
         plain = [*words, *(_floats(frame.iloc[:, k]) for k in self._numbers)]
@@ -193,7 +214,7 @@ def _texts(frame: pd.DataFrame, column: int) -> list[str]:
 
 def _said(texts: list[str]) -> bool:
     """Whether a column is one of sentences."""
-    return are_sentences(len(set(texts)), len(texts), sum(len(text.split()) for text in texts) / max(len(texts), 1))
+    return are_sentences(len(set(texts)), len(texts), sum(map(is_long, texts)))
 
 
 def _is_number(kind: Any) -> bool:

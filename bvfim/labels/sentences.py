@@ -16,8 +16,8 @@ from bvfim.status import DataError
 
 DIFFERENT, SHARE = 200, 4
 """A column of words repeats them: it has at most so many different values, or a fourth as many as it has rows."""
-LONG = 3.0
-"""A column of sentences has so many words a row on average; names and keys have fewer."""
+LONG, MOSTLY = 3, 0.5
+"""A column of sentences has so many words in most of its rows; names and keys have fewer."""
 LENGTHS = (2, 5)
 """Of the pieces of words, in letters. Where rows are few they tell more than whole words do, of endings, stems and the
 signs around words, and they need no language."""
@@ -34,15 +34,22 @@ def repeats(different: int, rows: int) -> bool:
     return different <= min(DIFFERENT, max(2, rows // SHARE))
 
 
-def are_sentences(different: int, rows: int, words: float) -> bool:
-    """Whether a column with so many different values, and so many words a row, is one of sentences.
+def are_sentences(different: int, rows: int, long: int) -> bool:
+    """Whether a column with so many different values, and so many long ones, is one of sentences.
 
     Example:
-        >>> from bvfim.labels.sentences import are_sentences
-        >>> are_sentences(different=900, rows=1000, words=12.5), are_sentences(different=900, rows=1000, words=1.0)
+        >>> from bvfim.labels.sentences import are_sentences, is_long
+        >>> is_long("the cat purrs"), is_long("Tom")
+        (True, False)
+        >>> are_sentences(different=900, rows=1000, long=800), are_sentences(different=900, rows=1000, long=20)
         (True, False)
     """
-    return not repeats(different, rows) and words >= LONG
+    return not repeats(different, rows) and long > MOSTLY * rows
+
+
+def is_long(text: str) -> bool:
+    """Whether a text has as many words as a sentence."""
+    return len(text.split(maxsplit=LONG)) >= LONG
 
 
 class Terms:

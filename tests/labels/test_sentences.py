@@ -37,17 +37,11 @@ def said(n=240, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("different", "rows", "words", "expected"),
-    [
-        (1000, 1000, 12.0, True),
-        (1000, 1000, 1.0, False),
-        (5, 1000, 12.0, False),
-        (200, 1000, 12.0, False),
-        (3, 4, 5, True),
-    ],
+    ("different", "rows", "long", "expected"),
+    [(999, 1000, 900, True), (999, 1000, 400, False), (5, 1000, 900, False), (200, 1000, 900, False), (3, 4, 3, True)],
 )
-def test_sentences_are_long_and_hardly_come_twice(different, rows, words, expected):
-    assert are_sentences(different, rows, words) == expected
+def test_sentences_are_long_and_hardly_come_twice(different, rows, long, expected):
+    assert are_sentences(different, rows, long) == expected
 
 
 def test_a_table_is_split_into_sentences_and_all_else():
@@ -79,6 +73,23 @@ def test_wrong_labels_of_sentences_are_found(trusted):
     assert (cleaner.predict(new[0]) == new[2]).mean() > 0.98
     again = pickle.loads(pickle.dumps(cleaner))
     np.testing.assert_array_equal(again.predict_proba(new[0]), cleaner.predict_proba(new[0]))
+
+
+def test_sentences_that_say_nothing_do_not_hide_a_number_that_does_nor_the_other_way_round():
+    frame, labels, truth, wrong = said()
+    rng = np.random.default_rng(3)
+    chatter = [" ".join(rng.choice(SHARED, 6)) + f" {k}" for k in range(len(frame))]
+    size = 6.0 * (truth == "ship") + rng.normal(size=len(frame))
+    for table in (
+        {"text": chatter, "size": size},
+        {"text": frame["text"], **{f"n{k}": rng.normal(size=240) for k in range(9)}},
+    ):
+        apart = {"trusted": np.arange(240) >= 210}
+        given = np.where(apart["trusted"], truth, labels)
+        issues = bvfim.LabelCleaner(random_state=0, bilevel=False).find_label_issues(
+            pd.DataFrame(table), given, **apart
+        )
+        assert (issues["is_label_issue"][:210] == wrong[:210]).mean() > 0.97
 
 
 def test_an_embedding_counts_beside_the_terms():
