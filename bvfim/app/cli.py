@@ -36,7 +36,12 @@ from bvfim.app.terminal import (
 from bvfim.status import BvfimError, DataError, Status, no_such
 from bvfim.version import __version__
 
-app = typer.Typer(help="Bilevel optimisation without Hessians.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Bilevel optimisation without Hessians.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.add_typer(bench_app, name="bench")
 app.command("clean")(cli_clean.clean)
 
@@ -64,7 +69,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

@@ -32,6 +32,10 @@ def clean(
     rows: Annotated[
         int, typer.Option(min=100, help="Maximum number of rows to train on; the rest are only scored.")
     ] = 50_000,
+    sentence_model: Annotated[
+        str | None,
+        typer.Option(help="Name or folder of a model for columns of sentences; needs sentence-transformers."),
+    ] = None,
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with code 1 if a larger share of the labels is wrong.")
     ] = None,
@@ -55,7 +59,9 @@ def clean(
     folder = output.beside(data) if out is None else out
     if not dry_run:
         output.require_new(folder, force, [data, *(Path(other) for other in (trusted, apply) if other)])
-    asked = job.Job(data, label, trusted, image, tuple(filter(None, listed(ignore))), apply, bilevel, rows, seed)
+    asked = job.Job(
+        data, label, trusted, image, tuple(filter(None, listed(ignore))), apply, bilevel, rows, seed, sentence_model
+    )
     try:
         with _bar() as bar:
             told = _teller(bar)
@@ -65,9 +71,7 @@ def clean(
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; nothing was written")
         raise typer.Exit(130) from None
-    for name, why in found.columns.left_out.items():
-        console.print(f"column {name!r} is not used: {why}", markup=False, soft_wrap=True)
-    for sentence in output.sentences(found):
+    for sentence in (*found.columns.notes, *output.sentences(found)):
         console.print(sentence, markup=False, soft_wrap=True)
     if not dry_run:
         console.print(f"review: {folder / 'report.html'}", markup=False, soft_wrap=True)

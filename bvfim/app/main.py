@@ -20,7 +20,7 @@ NEEDED = {
 def main() -> None:
     """Run the command; a missing extra is reported in one sentence, with exit code 2."""
     arguments = sys.argv[1:]
-    if arguments == ["--version"]:
+    if arguments in (["--version"], ["-V"]):
         print(f"bvfim {__version__}")
         return
     command = next((word for word in arguments if not word.startswith("-")), "")

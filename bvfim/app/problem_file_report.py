@@ -20,6 +20,7 @@ from torch import Tensor
 from bvfim import tree
 from bvfim.app import python_file
 from bvfim.app.problem_file import Stated
+from bvfim.core.shown import Chart, charts, draw
 from bvfim.core.solution import Solution
 from bvfim.reports.describe import ENTRIES, named, point, short
 from bvfim.reports.plots import CYCLE, panels
@@ -115,10 +116,8 @@ def ended(stated: Stated, solution: Solution) -> str:
         Step 0 ended with grad_norm = inf, x_norm = nan. The gradient of upper (a.py) is not finite at x = [0], y = [0]
     """
     status, history = solution.status, solution.history
-    if status in (Status.CONVERGED, Status.INFEASIBLE) and solution.certificate is not None:
-        return solution.certificate.advice
     if status is not Status.NON_FINITE or history.empty:
-        return status.advice
+        return solution.advice
     last = history.iloc[-1]
     broken = [f"{name} = {last[name]:g}" for name in WATCHED if name in last and not math.isfinite(last[name])]
     what = f"Step {last['step']:.0f} ended with {', '.join(broken) or 'a non-finite gradient'}"
@@ -247,32 +246,20 @@ def _thinned(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figures(history: pd.DataFrame) -> dict[str, Figure]:
-    over = "stage" if "mu2" in history else "update of x"
-    figure, axes = panels(1, 2)
-    _draw(axes[0, 0], history, {"polished": "F, y polished", "upper": "F"}, over)
-    _draw(axes[0, 1], history, {"lower": "f"}, over)
-    figures = {"objectives": figure}
-    if "mu2" in history:
-        figures["barrier"], axes = panels(1, 1, width=6.0)
-        _draw(axes[0, 0], history, {name: name for name in ("mu2", "gap", "slack", "violation")}, over, log=True)
-    else:
-        own = [name for name in ("grad_norm", "slack", "violation") if name in history]
-        figures["gradient"], axes = panels(1, len(own))
-        for one, name in zip(axes[0], own, strict=True):
-            _draw(one, history, {name: name}, over, log=True)
-    return figures
+    objectives, own = charts(history)
+    wide = {"width": 6.0} if len(own) == 1 and len(own[0].columns) > 1 else {}
+    return {
+        "objectives": _figure(history, objectives),
+        "barrier" if wide else "gradient": _figure(history, own, **wide),
+    }
 
 
-def _draw(axes: Any, history: pd.DataFrame, columns: dict[str, str], over: str, log: bool = False) -> None:
-    """Lines over the steps; on a logarithmic axis, where they are positive."""
-    columns = {name: label for name, label in columns.items() if name in history}
-    for colour, (name, label) in zip(CYCLE, columns.items(), strict=False):
-        values = history[name].where(np.isfinite(history[name]) & ((history[name] > 0) | (not log)))
-        axes.plot(history["step"], values, ".-", color=colour, linewidth=1.4, markersize=4, label=label)
-        log = log and bool(values.notna().any())
-    axes.set(xlabel=over, ylabel="" if len(columns) > 1 else label, yscale="log" if log else "linear")
-    if len(columns) > 1:
-        axes.legend(frameon=False)
+def _figure(history: pd.DataFrame, own: list[Chart], **size: float) -> Figure:
+    figure, axes = panels(1, len(own), **size)
+    for one, chart in zip(axes[0], own, strict=True):
+        one.set_prop_cycle(color=CYCLE)
+        draw(one, history, chart)
+    return figure
 
 
 def _where(stated: Stated, solution: Solution) -> str:

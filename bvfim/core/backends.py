@@ -6,17 +6,32 @@ function with the map v -> (its Jacobian)' v, and a gradient in y that can itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from bvfim import tree
+from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
 Objective = Callable[[list[Tensor], Tree], Tensor]
 """F or f as a function of (u, y)."""
+
+ONCE = {
+    r"donated buffer|aot_autograd does not currently support double": (
+        "torch.compile made it so: call the module that is not compiled, or choose bvfim.StochasticBVFIM() or "
+        "bvfim.BVFIM(), which need no more than that"
+    ),
+    r"derivative for \S*backward\S* is not implemented|[Dd]ouble.backward|once_differentiable": (
+        "choose bvfim.StochasticBVFIM(), bvfim.BVFIM() or bvfim.AdaptiveBVFIM(), which need no second derivatives; or, "
+        "if it is attention, call it under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+    ),
+}
+"""What PyTorch says of that which can be differentiated only once, and what to do about it."""
 
 
 class Pullback(Protocol):
@@ -49,6 +64,29 @@ class Backend(Protocol):
         ...
 
 
+@contextmanager
+def differentiated_once() -> Iterator[None]:
+    """Say in one sentence that an objective can't be differentiated as often as a method does.
+
+    Example:
+        >>> from bvfim.core.backends import differentiated_once
+        >>> with differentiated_once():
+        ...     raise RuntimeError("derivative for aten::fold_backward is not implemented")
+        Traceback (most recent call last):
+        bvfim.status.ProblemError: an objective can be differentiated only once (derivative for aten::fold_backward is \
+not implemented): choose bvfim.StochasticBVFIM(), bvfim.BVFIM() or bvfim.AdaptiveBVFIM(), which need no second \
+derivatives; or, if it is attention, call it under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        found = next((what for said, what in ONCE.items() if re.search(said, str(error))), None)
+        if found is None:
+            raise
+        said = str(error).splitlines()[0].partition(". ")[0]
+        raise ProblemError(f"an objective can be differentiated only once ({said}): {found}") from error
+
+
 class Autograd:
     """Torch's own graphs."""
 
@@ -62,7 +100,8 @@ class Autograd:
 
         def pull(v: Tree, of: int | None = None, again: bool = False) -> Any:
             wanted = variables if of is None else variables[of]
-            return tree.grad(tree.leaves(value), wanted, tree.parts(v), retain_graph=again or None)
+            with differentiated_once():
+                return tree.grad(tree.leaves(value), wanted, tree.parts(v), retain_graph=again or None)
 
         return tree.detach(value), pull, tree.detach(aux) if has_aux else None
 
@@ -71,7 +110,8 @@ class Autograd:
         """See :class:`Backend`."""
         y = y if create_graph else tree.variable(y)
         value = f(u, y)
-        return tree.grad(value, y, create_graph=create_graph), value
+        with differentiated_once():
+            return tree.grad(value, y, create_graph=create_graph), value
 
     def inner(self, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The step as it is."""

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from bvfim import tree
 from bvfim.core.accelerate import Estimate
-from bvfim.core.arguments import check_function
+from bvfim.core.arguments import accepts, check_function
 from bvfim.core.problem import Problem
 from bvfim.methods import Estimator, Method
 from bvfim.methods.base import Data, OptimizerFactory, S, SchedulerFactory, Step
@@ -174,6 +174,9 @@ def scheduled(scheduler: SchedulerFactory, optimizer: torch.optim.Optimizer) -> 
 
 def made(optimizer: OptimizerFactory, parameters: list[Tensor]) -> torch.optim.Optimizer:
     """The optimiser of these tensors, with an error for anything that is none or can't be used here."""
+    if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer) and not accepts(optimizer, 1):
+        name = optimizer.__name__
+        raise MethodError(f"optimizer={name}: the class has no default step; pass lambda p: {name}(p, lr=0.01)")
     check_function(optimizer, "optimizer", 1, "a function from tensors to a torch optimiser")
     made = optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):

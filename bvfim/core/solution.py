@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import os
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bvfim import checkpoint, tree
+from bvfim.core.history import columns, rows_of
+from bvfim.core.saved import name_of, restored, spelled
+from bvfim.core.shown import drawn, html
+from bvfim.distributed.mesh import is_sharded
 from bvfim.interior.certificate import Certificate
 from bvfim.methods import Chosen
-from bvfim.status import Status
+from bvfim.status import CheckpointError, ProblemError, Status
 from bvfim.tree import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
+
+COARSE = " x and y are float32, in which small differences of f are lost: float64 shows more."
 
 
 @dataclass(frozen=True)
@@ -92,12 +100,77 @@ class Solution:
 
         return pd.DataFrame(self.rows)
 
-    def __str__(self) -> str:
+    @property
+    def advice(self) -> str:
+        """What to do next: as the certificate says, where it is about this end, or else the status."""
+        own = self.certificate if self.certificate is not None and self.certificate.status is self.status else None
+        found = self.status.advice if own is None else own.advice
+        coarse = self.certificate is not None and self.certificate.coarse and "float64" not in found
+        return found + (COARSE if coarse else "")
+
+    @property
+    def _end(self) -> str:
+        """How the run ended, in a few words."""
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
+        return f"{name_of(self.method)}: {self.status.value}{within} after {self.steps} steps and {self.seconds:.1f} s"
+
+    def __str__(self) -> str:
         refit = f"{self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g}"
         refit = "its gap not measured" if math.isnan(self.lower_gap) else refit
-        return (
-            f"{type(self.method).__name__}: {self.status.value}{within} after {self.steps} steps and "
-            f"{self.seconds:.1f} s; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit}). {self.status.advice}"
-            + "".join(f" Note: {doubt}." for doubt in self.doubts)
+        return f"{self._end}; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit}). {self.advice}" + "".join(
+            f" Note: {doubt}." for doubt in self.doubts
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts = {"F": f"{self.upper:.6g}", "f": f"{self.lower:.6g}"}
+        if not math.isnan(self.lower_gap):
+            facts |= {"lower-level gap": f"{self.lower_gap:.3g}", "F after a refit": f"{self.upper_refit:.6g}"}
+        if self.multipliers:
+            facts["largest violation"] = f"{self.violation:.3g}"
+        facts |= {f"evaluations, {kind}": f"{count}" for kind, count in self.evaluations.items() if count}
+        return html(self._end, facts, [self.advice, *(f"Note: {doubt}." for doubt in self.doubts)])
+
+    def plot(self) -> Any:
+        """Draw F, f and the method's own measures over the steps, with matplotlib (``pip install 'bvfim[app]'``).
+
+        Returns:
+            The panels, an array of matplotlib's axes: ``solution.plot()[0].figure.savefig("run.png")``.
+        """
+        if not self.rows:
+            raise ProblemError("there is nothing to plot: the run took no step")
+        return drawn(self.history)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it into one file of data, as checkpoints are: tensors, and JSON for the rest.
+
+        Functions are left out: in the place of a schedule or a method of your own, :meth:`load` gives back its name.
+
+        Example:
+            >>> import tempfile, torch, bvfim
+            >>> problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+            >>> solution = bvfim.solve(problem, torch.zeros(1), torch.zeros(1), bvfim.RHG(steps=10), steps=3)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     solution.save(f"{folder}/solution.safetensors")
+            ...     again = bvfim.Solution.load(f"{folder}/solution.safetensors")
+            >>> torch.equal(again.x, solution.x), again.history.equals(solution.history), again.method
+            (True, True, RHG(steps=10, lr=0.01, dynamics=None, start='warm', segment=1))
+        """
+        if any(map(is_sharded, tree.leaves((self.x, self.y, self.z)))):
+            raise CheckpointError(f"{path}: x or y lies on several processes: save the run with callbacks.Checkpoint")
+        content = {own.name: getattr(self, own.name) for own in fields(self)}
+        content |= {name: spelled(content[name]) for name in ("method", "certificate", "status")}
+        checkpoint.write(path, {"solution": content | {"rows": columns(self.rows)}})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Solution:
+        """A solution that :meth:`save` wrote, bit for bit, its tensors on the CPU."""
+        found = checkpoint.read(path)
+        if "solution" not in found:
+            raise CheckpointError(f"{path}: this is the checkpoint of a run, not a solution: resume it with solve")
+        try:
+            content = dict(found["solution"])
+            content |= {name: restored(content[name]) for name in ("method", "certificate", "status")}
+            return cls(**content | {"rows": rows_of(content["rows"])})
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path}: not a solution that this version can read ({error})") from error

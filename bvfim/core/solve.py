@@ -88,8 +88,9 @@ def solve(
         method: a method such as ``bvfim.RHG()``; the default is ``bvfim.AdaptiveBVFIM()``, which moves x itself, or
             ``bvfim.StochasticBVFIM()`` if there are batches. No other option affects this choice: an option that the
             method can't take raises an error.
-        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01, and
-            :class:`bvfim.OneScale` for StochasticBVFIM.
+        optimizer: maps the list of x's tensors to a torch optimiser, as a class does that has a default step, such as
+            ``torch.optim.Adam``. The default is Adam with learning rate 0.01, and :class:`bvfim.OneScale` for
+            StochasticBVFIM.
         steps: the number of updates of x.
         batches: a stream of batches or :class:`bvfim.Batches`; one draw per step, or one per inner step.
         callbacks: functions of the :class:`bvfim.Run`, called after each step; the run stops if one returns True.

@@ -21,6 +21,7 @@ from bvfim.labels.benefit import Benefit, benefit
 from bvfim.labels.frequencies import frequencies, informative
 from bvfim.labels.inputs import (
     Inputs,
+    View,
     index_of,
     labels_of,
     require,
@@ -29,8 +30,10 @@ from bvfim.labels.inputs import (
     require_values,
     stacked,
     taken,
+    terms,
 )
 from bvfim.labels.modules import TorchClassifier
+from bvfim.labels.sentences import Embed
 from bvfim.schedules import require_count
 from bvfim.status import BvfimWarning, DataError
 
@@ -53,6 +56,9 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             somewhat worse on data that are hard to classify.
         landmarks: number of landmark rows of the kernel approximation; more is slower and more accurate.
         folds: number of cross-validation folds.
+        embed: a function from a list of sentences to rows of numbers, such as the ``encode`` of a model of the package
+            sentence-transformers, for the columns of sentences of a DataFrame. Without it they are seen by the TF-IDF
+            of the pieces of their words alone.
         random_state: seed or generator for the landmarks and the folds.
         progress: a function called during :meth:`fit` with the fraction of the work done so far.
 
@@ -83,6 +89,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         bilevel: bool = True,
         landmarks: int = 600,
         folds: int = 5,
+        embed: Embed | None = None,
         random_state: Any = None,
         progress: Callable[[float], object] | None = None,
     ) -> None:
@@ -90,6 +97,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         self.bilevel = bilevel
         self.landmarks = landmarks
         self.folds = folds
+        self.embed = embed
         self.random_state = random_state
         self.progress = progress
 
@@ -105,7 +113,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         """Learn which labels are wrong.
 
         Args:
-            X: the rows: an array, images, a DataFrame (text columns are allowed), or a sparse matrix.
+            X: the rows: an array, images, a DataFrame (columns of words and of sentences are allowed), or a sparse
+                matrix.
             y: their labels, of any type.
             trusted: a boolean mask of the rows with trusted labels. Alternatively pass trusted rows separately:
             X_trusted: the trusted rows.
@@ -129,7 +138,8 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
             config = replace(config, bilevel=None)
         order = np.argsort(mask, kind="stable")  # the noisy rows first, each kind in its own order
         progress = self.progress or (lambda share: None)
-        self._inputs, data, found = best(taken(rows, order), codes[order], int((~mask).sum()), seed, config, progress)
+        noisy = int((~mask).sum())
+        self._inputs, data, found = best(taken(rows, order), codes[order], noisy, seed, config, progress, self.embed)
         self.verdict_: Benefit = benefit(data, found, config)
         told = informative(data, found)
         self.allowed_ = decisions.Allowed(told, told and bool(mask.any()))
@@ -167,7 +177,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         if unknown.any():
             row = int(unknown.argmax())
             raise DataError(f"row {row}: the label {given.tolist()[row]!r} was not seen during fit")
-        p = self._mixture.predict(self._inputs(self._checked(X, reset=False)))
+        p = self._predicted(self._checked(X, reset=False))
         q = noise_matrix.posterior(p, self.transition_matrix_, codes)[0]
         return decisions.table(self.classes_, codes, p, q, self.allowed_).set_axis(index_of(X, labels, len(p)), axis=0)
 
@@ -214,7 +224,12 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         if self.classifier_ is not None:
             found: Array = self.classifier_.predict_proba(rows)
             return found
-        return self._mixture.predict(self._inputs(rows))
+        return self._predicted(rows)
+
+    def coordinates(self, X: Any) -> Array:
+        """Return the rows as the cleaner sees them: numbers whose distances mean something."""
+        check_is_fitted(self)
+        return self._inputs.of(self._inputs.view(self._checked(X, reset=False)))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
@@ -230,6 +245,10 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _predicted(self, rows: Any) -> Array:
+        parts = self._inputs.view(rows)
+        return self._mixture.predict(self._inputs.of(parts), terms(parts))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if reset:
@@ -314,11 +333,15 @@ def best(
     seed: int,
     config: mixture.Config,
     progress: Callable[[float], object] = lambda share: None,
+    embed: Embed | None = None,
 ) -> tuple[Inputs, mixture.TrainingRows, mixture.Mixture]:
-    """The mixture on rows scaled column by column or by one number, whichever makes the labels more likely."""
+    """The mixture on rows scaled in the way that makes the labels most likely."""
     classes = int(codes.max()) + 1
-    options = [Inputs(rows, standard) for standard in (False, True)]
-    data = [mixture.TrainingRows(inputs(rows), codes[:noisy], codes[noisy:], classes) for inputs in options]
+    view = View(rows, embed)
+    parts = view(rows)
+    options = Inputs.options(view, parts)
+    labels = codes[:noisy], codes[noisy:], classes, terms(parts)
+    data = [mixture.TrainingRows(inputs.of(parts), *labels) for inputs in options]
     first = [mixture.fit(own, seed, config.short()).likelihood for own in data]
     chosen = int(np.argmax(first))
     progress(0.1)

@@ -15,12 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bvfim.labels.arrays import Array
+from bvfim.labels.sentences import Embed, Terms, are_sentences, embedded, is_long
 from bvfim.status import DataError
 
 WIDE = 256
 """Columns from which on rows are shortened."""
 SHORT = 100
 """To how many."""
+SHARES = (1.0, 0.2, 5.0)
+"""What a column of sentences may count beside the other columns: as much, or hardly, or nearly alone."""
 LARGEST = 1e150
 """Beyond it squares overflow."""
 CONSTANT, CONSTANT_SPARSE = 1e-9, 1e-6
@@ -30,25 +33,93 @@ CONSTANT, CONSTANT_SPARSE = 1e-9, 1e-6
 class Inputs:
     """What turns rows into numbers, learned from some of them.
 
-    Words become columns of zeros and ones, columns that are constant are left out, wide rows are projected onto their
-    main directions, and the mean is taken off.
+    Columns that are constant are left out, wide rows are projected onto their main directions, and the mean is taken
+    off.
 
     Args:
-        X: a table, an array of numbers or of images, or a sparse matrix.
+        view: what splits rows into parts.
+        parts: of the rows that it is learned from.
         standard: whether every column is scaled by itself, as for columns of different units, or all by one number, as
             for pixels and embeddings.
+        sentences: what a column of sentences counts beside all the other columns together.
+    """
+
+    def __init__(self, view: View, parts: list[Any], standard: bool, sentences: float = 1.0) -> None:
+        self.view = view
+        self._parts = [_Part(part, standard) for part in parts]
+        counts = [1.0] * view.plain + [sentences] * (len(parts) - view.plain)
+        self._weights = np.array(counts) / np.linalg.norm(counts)
+
+    def of(self, parts: list[Any]) -> Array:
+        """Rows that have been split into parts as numbers, of mean square length one where they were learned."""
+        found = [weight * own(part) for weight, own, part in zip(self._weights, self._parts, parts, strict=True)]
+        return np.column_stack(found) if len(found) > 1 else found[0]
+
+    @classmethod
+    def options(cls, view: View, parts: list[Any]) -> list[Inputs]:
+        """The ways to scale such rows, of which the labels choose one."""
+        shares = SHARES if view.plain and len(parts) > 1 else SHARES[:1]
+        return [cls(view, parts, standard, share) for share in shares for standard in (False, True)]
+
+
+def numbers_of(X: Any, standard: bool) -> Array:
+    """Rows as numbers, learned from these rows; see :class:`Inputs`.
 
     Example:
         >>> import numpy as np
-        >>> from bvfim.labels.inputs import Inputs
-        >>> rows = np.array([[0.0, 0.0], [2.0, 400.0]])
-        >>> Inputs(rows, standard=True)(rows).round(3).tolist()
+        >>> from bvfim.labels.inputs import numbers_of
+        >>> numbers_of(np.array([[0.0, 0.0], [2.0, 400.0]]), standard=True).round(3).tolist()
         [[-0.707, -0.707], [0.707, 0.707]]
     """
+    view = View(X)
+    parts = view(X)
+    return Inputs(view, parts, standard).of(parts)
 
-    def __init__(self, X: Any, standard: bool) -> None:
-        self._table = _Table(X) if isinstance(X, pd.DataFrame) else None
-        rows = self._numbers(X)
+
+class View:
+    """The matrices that rows are looked at as: one for each column of sentences, and one for all else.
+
+    Words become columns of zeros and ones, truth values, dates and numbers stay as they are, and sentences become their
+    terms (:mod:`bvfim.labels.sentences`).
+
+    Args:
+        X: the rows that it is learned from: a table, an array of numbers or of images, or a sparse matrix.
+        embed: gives rows of numbers for sentences; with it, they are looked at so, too.
+
+    Example:
+        >>> import pandas as pd
+        >>> from bvfim.labels.inputs import View
+        >>> table = pd.DataFrame({"age": [1, 2, 3], "said": ["a cat purrs", "the dog barks", "two cats purr"]})
+        >>> [part.shape[0] for part in View(table)(table)]
+        [3, 3]
+    """
+
+    def __init__(self, X: Any, embed: Embed | None = None) -> None:
+        self._table = _Table(X, embed) if isinstance(X, pd.DataFrame) else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the first part is all that is no sentence."""
+        return self._table is None or self._table.plain
+
+    def __call__(self, X: Any) -> list[Any]:
+        """The parts of some rows."""
+        if self._table is not None:
+            return self._table(X)
+        return [X.tocsr().astype(np.float64) if sparse.issparse(X) else flattened(X).astype(np.float64)]
+
+
+def terms(parts: list[Any]) -> Any:
+    """The terms of the sentences in some rows, or a sparse matrix of them as it is; None where there are none."""
+    found = [part for part in parts if sparse.issparse(part)]
+    joined = sparse.hstack(found).tocsr() if found else None
+    return joined if joined is None or not joined.nnz or joined.data.min() >= 0.0 else None
+
+
+class _Part:
+    """One matrix as numbers whose distances mean something; see :class:`Inputs`."""
+
+    def __init__(self, rows: Any, standard: bool) -> None:
         spread = _spread(rows)
         overall = float(np.sqrt((spread**2).mean())) or 1.0
         # An infinite scale makes a constant an exact zero, however large it is.
@@ -61,14 +132,8 @@ class Inputs:
         self._mean = found.mean(0)
         self._size = float(np.sqrt(((found - self._mean) ** 2).sum(1).mean())) or 1.0
 
-    def __call__(self, X: Any) -> Array:
-        """The rows as numbers, of mean square length one where they were learned."""
-        return (self._projected(self._numbers(X)) - self._mean) / self._size
-
-    def _numbers(self, X: Any) -> Any:
-        if self._table is not None:
-            return self._table(X)
-        return X.tocsr().astype(np.float64) if sparse.issparse(X) else flattened(X).astype(np.float64)
+    def __call__(self, rows: Any) -> Array:
+        return (self._projected(rows) - self._mean) / self._size
 
     def _scaled(self, rows: Any) -> Any:
         return rows.multiply(1.0 / self._scale).tocsr() if sparse.issparse(rows) else rows / self._scale
@@ -112,21 +177,44 @@ def require_moderate(rows: Any) -> None:
 
 
 class _Table:
-    """The columns of a table as numbers: words as zeros and ones, then truth values, dates and numbers as they are."""
+    """The columns of a table as matrices; see :class:`View`."""
 
-    def __init__(self, frame: pd.DataFrame) -> None:
+    def __init__(self, frame: pd.DataFrame, embed: Embed | None) -> None:
+        self._embed = embed
         self._numbers = [k for k, kind in enumerate(frame.dtypes) if _is_number(kind)]
-        self._words = [k for k in range(frame.shape[1]) if k not in self._numbers]
+        texts = [k for k in range(frame.shape[1]) if k not in self._numbers]
+        self._sentences = {k: Terms(_texts(frame, k)) for k in texts if _said(_texts(frame, k))}
+        self._words = [k for k in texts if k not in self._sentences]
         self._hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         if self._words:
-            self._hot.fit(self._texts(frame))
+            self._hot.fit(self._named(frame))
 
-    def __call__(self, frame: pd.DataFrame) -> Array:
-        words = [self._hot.transform(self._texts(frame))] if self._words else []
-        return np.column_stack([*words, *(_floats(frame.iloc[:, k]) for k in self._numbers)])
+    @property
+    def plain(self) -> bool:
+        """Whether there is a column that is not one of sentences."""
+        return bool(self._words or self._numbers)
 
-    def _texts(self, frame: pd.DataFrame) -> NDArray[Any]:
+    def __call__(self, frame: pd.DataFrame) -> list[Any]:
+        words = [self._hot.transform(self._named(frame))] if self._words else []
+        plain = [*words, *(_floats(frame.iloc[:, k]) for k in self._numbers)]
+        found: list[Any] = [np.column_stack(plain)] if plain else []
+        for k, known in self._sentences.items():
+            texts = _texts(frame, k)
+            found += [known(texts)] if self._embed is None else [known(texts), embedded(self._embed, texts)]
+        return found
+
+    def _named(self, frame: pd.DataFrame) -> NDArray[Any]:
         return frame.iloc[:, self._words].astype(str).to_numpy(object)
+
+
+def _texts(frame: pd.DataFrame, column: int) -> list[str]:
+    found: list[str] = frame.iloc[:, column].astype(str).tolist()
+    return found
+
+
+def _said(texts: list[str]) -> bool:
+    """Whether a column is one of sentences."""
+    return are_sentences(len(set(texts)), len(texts), sum(map(is_long, texts)))
 
 
 def _is_number(kind: Any) -> bool:

@@ -2,10 +2,10 @@
 
 The model of the data is p(given label j | row) = Σ_k p_k(row) T[k, j] for the noisy rows and p_y(row) for the trusted
 ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of models that have not seen the row: kernel ridge regressions,
-and the bilevel network of :mod:`bvfim.labels.network`. Everything that is chosen (the width γ of a kernel, its
-penalty λ, the rounds r of self-training, the scales s, the weights w and T) is chosen by the likelihood of the labels
-under this model. So nothing has to be known about the noise beforehand, and every noisy row helps to calibrate the
-probabilities, not the trusted ones alone.
+naive Bayes where the rows hold texts, and the bilevel network of :mod:`bvfim.labels.network`. Everything that is chosen
+(the width γ of a kernel, its penalty λ, the smoothing α of naive Bayes, the rounds r of self-training, the scales s,
+the weights w and T) is chosen by the likelihood of the labels under this model. So nothing has to be known about the
+noise beforehand, and every noisy row helps to calibrate the probabilities, not the trusted ones alone.
 
 A round of self-training replaces the targets of the noisy rows by their posterior probabilities. It is done separately
 without each fold, and the fold is scored by what was trained without it: no row is judged by a model that its own label
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -24,6 +25,7 @@ from scipy.special import log_softmax, softmax
 
 from bvfim.labels import network, noise_matrix
 from bvfim.labels.arrays import Array, Labels
+from bvfim.labels.naive_bayes import NaiveBayes
 from bvfim.labels.ridge import Features, Ridge, folded
 
 PUBLISHED = network.Config()
@@ -37,6 +39,7 @@ class Config:
         widths: γ, in units of one over the median squared distance of two rows.
         penalties: λ.
         rounds: of self-training, at most.
+        smoothings: α of naive Bayes on the terms of texts.
         scales: of the scores inside the softmax.
         trust: what a trusted row weighs in a regression beside a noisy one.
         landmarks: how many rows the kernels are expanded in, at most.
@@ -49,6 +52,7 @@ class Config:
     widths: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
     penalties: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     rounds: int = 2
+    smoothings: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     scales: tuple[float, ...] = tuple(np.geomspace(0.3, 30.0, 13))
     trust: float = 3.0
     landmarks: int = 600
@@ -59,7 +63,7 @@ class Config:
 
     def short(self) -> Config:
         """Enough to compare two ways of scaling the rows."""
-        return replace(self, widths=(1.0,), rounds=0, members=1, bilevel=None)
+        return replace(self, widths=(1.0,), smoothings=(), rounds=0, members=1, bilevel=None)
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,14 @@ class TrainingRows:
         given: the labels of the noisy rows.
         trusted: the labels of the trusted rows.
         classes: how many there are.
+        words: the terms of texts in all of them, a sparse matrix of non-negative numbers; None where there are none.
     """
 
     inputs: Array
     given: Labels
     trusted: Labels
     classes: int
+    words: Any = None
 
     def targets(self, noisy: Array) -> Array:
         """Targets of the noisy rows, and under them the trusted labels."""
@@ -117,13 +123,15 @@ class Member:
         model: scores new rows.
         scores: of the training rows, none of which the scoring model has seen.
         scale: by which the scores are multiplied; T: the noise matrix; likelihood: of the labels.
+        of_words: whether it scores rows by their terms.
     """
 
-    model: Callable[[Array], Array]
+    model: Callable[[Any], Array]
     scores: Array
     scale: float
     T: Array
     likelihood: float
+    of_words: bool = False
 
 
 def self_trained(rows: TrainingRows, features: Features, fold: Labels, config: Config) -> Iterator[Member]:
@@ -146,10 +154,41 @@ def self_trained(rows: TrainingRows, features: Features, fold: Labels, config: C
                     rows.targets(_believed(rows, model, own, j, scale, T))
                     for model, own in zip(models, targets, strict=True)
                 ]
-                scores = _out_of_fold(without, targets[1:], fold, j)
+                scores = _spliced([model.scores(y, j) for model, y in zip(without, targets[1:], strict=True)], fold)
 
 
-def scaled(rows: TrainingRows, model: Callable[[Array], Array], scores: Array, T: Array, config: Config) -> Member:
+def reading(rows: TrainingRows, fold: Labels, config: Config) -> Iterator[Member]:
+    """The models of the rows' terms: every smoothing, after each round of self-training; none without terms."""
+    if rows.words is None:
+        return
+    n = len(rows.given)
+    weights = np.concatenate([np.ones(n), np.full(len(rows.trusted), config.trust)])
+    parts = range(int(fold.max()) + 1)
+    kept = [weights, *(np.where(fold == k, 0.0, weights) for k in parts)]
+    start = noise_matrix.flat(rows.classes, config.rate)
+    for smoothing in config.smoothings:
+        targets, T = [rows.targets(start.T[rows.given])] * len(kept), start
+        for _ in range(config.rounds + 1):
+            models = [
+                NaiveBayes.of(rows.words, own[:, None] * y, smoothing) for own, y in zip(kept, targets, strict=True)
+            ]
+            scores = [model(rows.words) for model in models]
+            unseen = _spliced(scores[1:], fold)
+            member = replace(scaled(rows, models[0], unseen, T, config), of_words=True)
+            yield member
+            scale, T = member.scale, member.T
+            targets = [rows.targets(rows.posterior(log_softmax(scale * own, 1), T)[0]) for own in scores]
+
+
+def _spliced(parts: Sequence[Array], fold: Labels) -> Array:
+    """Of each row what was found without its fold."""
+    found = np.empty_like(parts[0])
+    for k, own in enumerate(parts):
+        found[fold == k] = own[fold == k]
+    return found
+
+
+def scaled(rows: TrainingRows, model: Callable[[Any], Array], scores: Array, T: Array, config: Config) -> Member:
     """A model at the scale that makes the labels most likely, with the noise matrix that belongs to it."""
     tried = [(*rows.likelihood(scale * scores, T), scale) for scale in config.scales]
     likelihood, T, scale = max(tried, key=lambda one: one[0])
@@ -160,13 +199,6 @@ def _believed(rows: TrainingRows, model: Ridge, targets: Array, penalty: int, sc
     """What a model makes of the labels of the noisy rows."""
     scores = model.scores(targets, penalty)[: len(rows.given)]
     return noise_matrix.posterior(softmax(scale * scores, 1), T, rows.given)[0]
-
-
-def _out_of_fold(without: Sequence[Ridge], targets: Sequence[Array], fold: Labels, penalty: int) -> Array:
-    found = np.empty_like(targets[0])
-    for k, (model, own) in enumerate(zip(without, targets, strict=True)):
-        found[fold == k] = model.scores(own, penalty)[fold == k]
-    return found
 
 
 @dataclass(frozen=True)
@@ -187,11 +219,11 @@ class Mixture:
     q: Array
     likelihood: float
 
-    def predict(self, inputs: Array) -> Array:
-        """The class probabilities of new rows."""
+    def predict(self, inputs: Array, words: Any = None) -> Array:
+        """The class probabilities of new rows, and of their terms where there were some."""
         logits = 0.0
         for member, weight in zip(self.members, self.weights, strict=True):
-            logits = logits + weight * member.model(inputs)
+            logits = logits + weight * member.model(words if member.of_words else inputs)
         return softmax(logits, 1)
 
 
@@ -255,7 +287,8 @@ def fit(
         members += self_trained(rows, Features.of(landmarks, width * unit), fold, config)
         progress(k / (len(config.widths) * (2 if config.bilevel else 1)))
     best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
-    return mixed(rows, [*best, *_bilevel(rows, fold, seed, best[0].T, config)])
+    words = sorted(reading(rows, fold, config), key=lambda member: -member.likelihood)[: config.members]
+    return mixed(rows, [*best, *words, *_bilevel(rows, fold, seed, best[0].T, config)])
 
 
 def _bilevel(rows: TrainingRows, fold: Labels, seed: int, T: Array, config: Config) -> list[Member]:

@@ -72,7 +72,8 @@ class FHG(LowerSolver):
         except (RuntimeError, NotImplementedError) as error:
             raise ProblemError(
                 "FHG needs objectives that torch.func can differentiate in forward mode and vmap over directions "
-                f"({error}); RHG gives the same gradient in reverse mode"
+                f"({str(error).splitlines()[0]}); RHG gives the same gradient in reverse mode, and "
+                "bvfim.StochasticBVFIM() and bvfim.BVFIM() need no second derivatives at all"
             ) from error
         y = carry[0]
         F, F_u, F_y = at.upper_grads(y)

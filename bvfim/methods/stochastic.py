@@ -174,8 +174,8 @@ class StochasticBVFIM(Configured[StochasticState]):
 
     Args:
         y_optimizer: maps a list of tensors to the torch optimiser of y, and of z: exactly as you would train the
-            network, such as ``lambda params: torch.optim.AdamW(params, 1e-3)``. The default is Adam with a step from
-            the range test.
+            network, such as ``lambda params: torch.optim.AdamW(params, 1e-3)``, or ``torch.optim.AdamW`` with the step
+            that is its default. The default is Adam with a step from the range test.
         y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step. The default is a cosine
             to zero over the run, lower where the first steps prove too long; one of yours is left alone.
         inner_steps: steps of y and z for one of x; more of them track better. Without batches, at least 3.

@@ -17,6 +17,9 @@ from markupsafe import Markup
 
 from bvfim.reports.report import Results, Section, machine, svg
 
+WIDE = 640
+"""Pixels beyond which a picture is not shrunk to a phone's width, but scrolled: 40rem in the template."""
+
 
 @dataclass(frozen=True)
 class Chapter:
@@ -113,7 +116,7 @@ def _picture(name: str, chapter: Chapter) -> dict[str, Any]:
         "dark": _uri(dark),
         "width": width,
         "height": height,
-        "wide": width > 480,
+        "wide": width > WIDE,
     }
 
 

@@ -11,7 +11,7 @@ import gzip
 import html
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,13 +147,19 @@ SOURCES = {
 TARGET = Source(("jargon-text",), r"jargon\.txt\.gz$", tidy)
 
 
+def pages(source: Source) -> Iterator[tuple[Path, str]]:
+    """The files of an installed source, cleaned."""
+    listed = "\n".join((INSTALLED / f"{package}.list").read_text() for package in source.packages).split("\n")
+    for path in sorted(Path(name) for name in listed if re.search(source.files, name)):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            page = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+            yield path, source.clean(page.decode(errors="replace"))
+
+
 def cleaned(source: Source) -> Tensor:
     """The bytes of an installed source."""
-    listed = "\n".join((INSTALLED / f"{package}.list").read_text() for package in source.packages).split("\n")
-    paths = sorted(Path(name) for name in listed if re.search(source.files, name))
-    raw = [path.read_bytes() for path in paths if path.is_file() and not path.is_symlink()]
-    pages = [gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in raw]
-    text = "".join(source.clean(page.decode(errors="replace")) for page in pages)
+    text = "".join(page for _, page in pages(source))
     return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
 
 
@@ -183,14 +189,19 @@ def spoiled(sources: dict[str, Tensor], limit: int | None) -> Tensor:
 
 def load(limit: int | None = LIMIT) -> Texts:
     """The texts of the installed packages, with at most so many bytes of each source."""
+    require_installed()
+    sources = {name: thinned(cleaned(source), limit) for name, source in SOURCES.items()}
+    return Texts(sources | {"spoiled": spoiled(sources, limit)}, **dealt(cleaned(TARGET)))
+
+
+def require_installed() -> None:
+    """Say which packages are missing."""
     wanted = [package for source in (*SOURCES.values(), TARGET) for package in source.packages]
     missing = " ".join(package for package in wanted if not (INSTALLED / f"{package}.list").exists())
     if missing:
         raise FileNotFoundError(
             f"texts of packages that are not installed are needed: apt-get install --no-install-recommends {missing}"
         )
-    sources = {name: thinned(cleaned(source), limit) for name, source in SOURCES.items()}
-    return Texts(sources | {"spoiled": spoiled(sources, limit)}, **dealt(cleaned(TARGET)))
 
 
 def save(texts: Texts, path: Path) -> None:

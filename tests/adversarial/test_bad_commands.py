@@ -74,7 +74,9 @@ TABLES = {
     ROWS.assign(label="u").to_csv(index=False): "at least two classes are needed, but every label is 'u'",
     ROWS.assign(label=range(60)).to_csv(index=False): "the labels have 60 different values in 60 rows",
     ROWS.assign(label=ROWS["label"].where(ROWS.index > 0)).to_csv(index=False): "row 0, column 'label': the label is",
-    ROWS.assign(a=ROWS["a"].where(ROWS.index != 7)).to_csv(index=False): "row 7, column 'a': the value is missing",
+    ROWS.assign(a=ROWS["a"].astype(str).where(ROWS.index != 7, "oops")).to_csv(
+        index=False
+    ): "'a': 'oops' is not a number",
     ROWS.assign(a=ROWS["a"].where(ROWS.index != 7, np.inf)).to_csv(index=False): "row 7, column 'a': 'inf' is not a",
     ROWS.assign(a=ROWS["a"].where(ROWS.index != 7, 1e300)).to_csv(index=False): "column 'a': '1e+300' is too large",
 }

@@ -120,9 +120,9 @@ def one_class(folder):
         pd.read_csv(folder / name).assign(kind="cat").to_csv(folder / name, index=False)
 
 
-def missing_number(folder):
-    data = pd.read_csv(folder / "pets.csv")
-    data.loc[17, "size"] = np.nan
+def no_number(folder):
+    data = pd.read_csv(folder / "pets.csv", dtype=str)
+    data.loc[17, "size"] = "oops"
     data.to_csv(folder / "pets.csv", index=False)
 
 
@@ -145,7 +145,7 @@ def unreadable(folder):
         (other_columns, (), "the trusted rows lack the column 'size' of the data"),
         (empty_trusted, (), "the trusted set is empty"),
         (one_class, (), "at least two classes are needed, but every label is 'cat'"),
-        (missing_number, (), "row 17, column 'size': the value is missing"),
+        (no_number, (), "row 17, column 'size': 'oops' is not a number; fix it"),
         (endless, (), "is longer than 16 MiB"),
         (unreadable, ("--image", "image"), "row 0: image a.png: it can't be read"),
         (None, ("--trusted", "sur.csv"), "--trusted sur.csv: no such file"),

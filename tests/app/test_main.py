@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,13 +15,14 @@ import pytest
 import bvfim
 from bvfim.app import cli, cli_bench, main
 from bvfim.core import extras
+from tests import command as shell
 
 
 def started(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("argument", ["--version", "--help"])
+@pytest.mark.parametrize("argument", ["--version", "-V", "--help", "-h"])
 def test_version_and_help_load_no_torch(argument):
     """A second on an idle machine; what makes it so is that nothing large is loaded."""
     code = f"""if True:
@@ -92,6 +95,50 @@ def test_the_version_needs_no_extra(without, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bvfim", "--version"])
     main.main()
     assert capsys.readouterr().out == f"bvfim {bvfim.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("solve",), ("clean",), ("bench",), ("bench", "speed"), ("reproduce",)])
+def test_help_is_written_both_ways(words):
+    short, long = (shell.command(*words, way) for way in ("-h", "--help"))
+    assert short.returncode == long.returncode == 0
+    assert short.stdout == long.stdout
+    assert short.stdout.split()[0] == "Usage:"
+    assert " ".join([*words, "["]) in " ".join(short.stdout.split())
+
+
+def test_the_module_is_the_command():
+    ran = subprocess.run([sys.executable, "-m", "bvfim", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"bvfim {bvfim.__version__}\n"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("bvfim cl", ["clean"]), ("bvfim bench la", ["labels"]), ("bvfim solve --fo", ["--force"]), ("bvfim -", None)],
+)
+def test_a_shell_completes(typed, offered, tmp_path):
+    """As a user has it: the script that ``--show-completion`` prints, sourced by bash, and a word half typed."""
+    own = tmp_path / "bvfim"
+    own.write_text(f'#!{shutil.which("bash")}\nexec "{sys.executable}" "{tmp_path / "bvfim.py"}" "$@"\n')
+    own.chmod(0o755)
+    (tmp_path / "bvfim.py").write_text(
+        "import sys\nsys.argv[0] = 'bvfim'\nsys.path.pop(0)\nfrom bvfim.app.main import main\nmain()\n"
+    )
+    words = typed.split()
+    script = f"""
+        source <(_BVFIM_COMPLETE=source_bash bvfim)
+        COMP_WORDS=({typed}) COMP_CWORD={len(words) - 1}
+        _bvfim_completion bvfim && printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    room = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=os.environ | room, check=True)
+    found = ran.stdout.split()
+    assert found == offered if offered else {"--version", "--help"} <= set(found)
+    assert ran.stderr == ""
 
 
 def test_what_the_help_names_is_what_there_is():

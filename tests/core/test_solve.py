@@ -47,6 +47,37 @@ def test_the_default_optimizer_is_adam():
     assert torch.equal(bvfim.solve(sine_1d(), ONE, ONE, bvfim.BVFIM(), steps=1).x, expected.detach())
 
 
+def test_a_class_will_do_for_an_optimizer_with_its_default_step():
+    start, problem = ONE, sine_1d()
+    for kind, step in ((torch.optim.Adam, 1e-3), (torch.optim.SGD, 1e-3), (torch.optim.Adagrad, 1e-2)):
+        found, same = (
+            bvfim.solve(problem, start, start, bvfim.CG, optimizer=own, steps=3)
+            for own in (kind, lambda p, kind=kind, step=step: kind(p, lr=step))
+        )
+        assert torch.equal(found.x, same.x)
+        assert not torch.equal(found.x, start)
+
+
+def test_a_class_will_do_for_the_optimizer_of_y():
+    problem = sine_1d()
+    made = [torch.optim.SGD, lambda p: torch.optim.SGD(p, 1e-3)]
+    found = [bvfim.solve(problem, ONE, ONE, bvfim.StochasticBVFIM(y_optimizer=own), steps=5) for own in made]
+    assert torch.equal(found[0].y, found[1].y)
+    assert not torch.equal(found[0].y, ONE)
+
+
+def test_a_class_without_a_default_step_is_refused_in_a_sentence():
+    class Steep(torch.optim.SGD):
+        def __init__(self, params, lr):
+            super().__init__(params, lr)
+
+    problem = sine_1d()
+    message = r"optimizer=Steep: the class has no default step; pass lambda p: Steep\(p, lr=0.01\)"
+    for method, options in ((bvfim.CG(), {"optimizer": Steep}), (bvfim.StochasticBVFIM(y_optimizer=Steep), {})):
+        with pytest.raises(bvfim.MethodError, match=message):
+            bvfim.solve(problem, ONE, ONE, method, steps=2, **options)
+
+
 def test_a_class_or_its_name_will_do_for_a_method():
     assert isinstance(bvfim.solve(sine_1d(), ONE, ONE, bvfim.methods.by_name("rhg"), steps=1).method, bvfim.RHG)
 

@@ -13,6 +13,7 @@ TABLES = {
         "Errata of published optima",
     ): "published figures beside closed forms; errata.json has the search",
     ("docs/cleaning-labels.md", "What was found of a row"): "the meaning of columns: thresholds of the code",
+    ("docs/cleaning-labels.md", "The file of decisions"): "the meaning of columns",
 }
 """Tables by page and heading."""
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import bvfim
-from bvfim.labels.inputs import Inputs
+from bvfim.labels.inputs import numbers_of
 
 SPREADS = np.array([1e-9, 1.0, 1e12])
 
@@ -20,13 +20,13 @@ def columns(offset=0.0):
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, sparse.csr_matrix])
 def test_every_column_counts_beside_one_of_large_values(form):
     rows = form(columns())
-    np.testing.assert_allclose(Inputs(rows, standard=True)(rows).std(0), 3**-0.5, rtol=1e-6)
+    np.testing.assert_allclose(numbers_of(rows, standard=True).std(0), 3**-0.5, rtol=1e-6)
 
 
 def test_a_date_in_nanoseconds_is_no_constant():
     when = pd.date_range("2026-01-01", periods=200, freq="min")
     rows = pd.DataFrame({"when": when, "local": when.tz_localize("Asia/Tokyo"), "size": columns()[:, 1]})
-    np.testing.assert_allclose(Inputs(rows, standard=True)(rows).std(0), 3**-0.5, rtol=1e-6)
+    np.testing.assert_allclose(numbers_of(rows, standard=True).std(0), 3**-0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
@@ -35,7 +35,7 @@ def test_a_date_in_nanoseconds_is_no_constant():
 def test_a_constant_leaves_nothing_behind(form, standard, value):
     varied = columns()[:, 1:2]
     rows = form(np.hstack([varied, np.full_like(varied, value)]))
-    found = Inputs(rows, standard)(rows)
+    found = numbers_of(rows, standard)
     assert (found[:, 1] == 0).all()
     assert found[:, 0].std() == pytest.approx(1.0)
 
@@ -44,14 +44,14 @@ def test_a_constant_leaves_nothing_behind(form, standard, value):
 def test_numbers_of_every_type_stand_beside_floats(kind):
     values = np.arange(200) % 2
     frame = pd.DataFrame({"a": columns()[:, 1], "b": values, "sort": np.where(values, "x", "y")})
-    expected = Inputs(frame, standard=True)(frame)
+    expected = numbers_of(frame, standard=True)
     found = frame.astype({"b": kind})
-    np.testing.assert_array_equal(Inputs(found, standard=True)(found), expected)
+    np.testing.assert_array_equal(numbers_of(found, standard=True), expected)
 
 
 def test_columns_are_taken_by_their_names_and_words_may_be_mixed():
     frame = pd.DataFrame({3: [1.0, 2.0, 3.0], 0: [1, "a", 1]})
-    found = Inputs(frame, standard=True)(frame)
+    found = numbers_of(frame, standard=True)
     assert found.dtype == np.float64
     assert found.shape == (3, 3)
 

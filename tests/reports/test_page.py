@@ -12,7 +12,7 @@ import pytest
 from bvfim.reports import page
 from bvfim.reports.plots import legend, panels
 from bvfim.reports.report import Results, Section, save, svg
-from tests.browser import VIEWS, assert_shown
+from tests.browser import VIEWS, assert_shown, launched
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,23 @@ def test_results_without_sections_are_shown_in_a_row(tmp_path):
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_a_browser_shows_it_without_error_or_request(written, width, scheme):
     assert_shown(written, width, scheme)
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_picture_alone_is_shown_in_its_own_size(width, tmp_path):
+    drawn = panels(1, 1)[0]
+    path = page.write(tmp_path / "p.html", "t", "l", [page.Chapter("one", None, Results({}, {"alone": drawn}))])
+    natural = int(re.search(r'<img class="light".*?width="(\d+)"', path.read_text())[1])
+    with launched() as browser:
+        tab = browser.new_page(viewport={"width": width, "height": 900})
+        tab.goto(path.as_uri())
+        shown, high, ratio = tab.evaluate(
+            "() => { const i = document.querySelector('img.light');"
+            " return [i.offsetWidth, i.offsetHeight, i.getAttribute('height') / i.getAttribute('width')]; }"
+        )
+    assert shown <= natural
+    assert shown >= min(natural, 0.85 * width)
+    assert high == pytest.approx(shown * ratio, abs=1)
 
 
 def test_a_second_run_leaves_nothing_of_the_first_behind(tmp_path):

@@ -16,19 +16,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bvfim.app.clean import review
-from bvfim.app.clean.columns import Columns, columns_of
+from bvfim.app.clean.columns import Columns, columns_of, require_readable
 from bvfim.app.clean.pictures import Pictures
 from bvfim.app.clean.table import Table, opened, text
 from bvfim.labels import decisions
 from bvfim.labels.cleaner import LabelCleaner
 from bvfim.labels.embedding import Embedding, chosen
 from bvfim.labels.inputs import require_common
+from bvfim.labels.sentences import model_of
 from bvfim.status import DataError, no_such
 
 Progress = Callable[[str, float], object]
 """Is told what is being done, and which share of it is."""
 PIECE = 500
 """Pictures that are embedded between two words on how far it is."""
+LABEL, GIVEN = "label", "given_label"
+"""The column of labels where none is named: the first, or else what cleanlab calls it."""
 YES, NO = {"1", "true", "t", "yes", "y"}, {"0", "false", "f", "no", "n", ""}
 
 
@@ -46,10 +49,11 @@ class Job:
         bilevel: whether to include the bilevel network.
         most: maximum number of rows to train on.
         seed: random seed.
+        sentence_model: the name or folder of a model that embeds sentences, for the package sentence-transformers.
     """
 
     data: Path
-    label: str = "label"
+    label: str = LABEL
     trusted: str | None = None
     picture: str | None = None
     ignore: tuple[str, ...] = ()
@@ -57,6 +61,23 @@ class Job:
     bilevel: bool = True
     most: int = 50_000
     seed: int = 0
+    sentence_model: str | None = None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The rows that were learned from.
+
+    Attributes:
+        features: as the cleaner got them.
+        labels: as they were believed to be; sure: which of them can be trusted.
+        places: where each row stands: the table and its number there.
+    """
+
+    features: Any
+    labels: NDArray[Any]
+    sure: NDArray[np.bool_]
+    places: list[tuple[Table, int]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,8 @@ class Found:
         table: the data; columns: what of it was used.
         issues: a row for each row, as :meth:`bvfim.LabelCleaner.find_label_issues` gives them.
         decided: the labels that a person has decided on, by row.
-        cleaner: what has learned from the rows.
+        cleaner: what has learned from the rows; learned: these rows.
+        features: of some rows of the table, as the cleaner gets them.
     """
 
     table: Table
@@ -75,6 +97,8 @@ class Found:
     issues: pd.DataFrame
     decided: dict[int, str]
     cleaner: LabelCleaner
+    learned: Learned
+    features: Callable[[NDArray[np.int64]], Any]
 
     @property
     def dropped(self) -> NDArray[np.bool_]:
@@ -88,12 +112,14 @@ def find(job: Job, progress: Progress) -> Found:
     """Find the wrong labels of a table. Nothing is written."""
     table = opened(job.data)
     picture = job.picture or table.picture
-    for column, what in ((job.label, "the labels"), *((name, "--ignore") for name in job.ignore)):
+    cleanlab = job.label == LABEL and LABEL not in table.columns and GIVEN in table.columns
+    label = GIVEN if cleanlab else job.label
+    for column, what in ((label, "the labels"), *((name, "--ignore") for name in job.ignore)):
         table.require(column, what)
     if picture is not None:
         table.require(picture, "the images")
     flag, apart = _trusted(job, table)
-    columns = columns_of(table, job.label, picture, [*job.ignore, *([flag] if flag else [])], _read(table, progress))
+    columns = columns_of(table, label, picture, [*job.ignore, *([flag] if flag else [])], _read(table, progress))
     labels, sure = _labels(table, columns, flag)
     decided = {} if job.apply is None else _decided(job.apply, labels)
     sure[list(decided)] = True
@@ -102,18 +128,26 @@ def find(job: Job, progress: Progress) -> Found:
     rows = _drawn(believed, sure, job.most, np.random.default_rng(job.seed))
     encoder = _Encoder(columns)
     X, y, mask = encoder.rows(table, rows), believed[rows], sure[rows]
+    places = [(table, row) for row in rows.tolist()]
     if apart is not None:
         extra, own = _extra(apart, columns, encoder)
+        places += [(apart, row) for row in range(len(own))]
         require_common(labels, own, f"{apart.name}: the labels of the trusted rows")
         X, y, mask = encoder.stacked(X, extra), np.append(y, own), np.append(mask, np.ones(len(own), dtype=bool))
     cleaner = LabelCleaner(
-        bilevel=job.bilevel, random_state=job.seed, progress=lambda share: progress("learning", share)
+        bilevel=job.bilevel,
+        embed=None if job.sentence_model is None else model_of(job.sentence_model),
+        random_state=job.seed,
+        progress=lambda share: progress("learning", share),
     )
-    cleaner.fit(encoder.fitted(X, y.astype(str), progress), y.astype(str), mask if mask.any() else None)
+    features = encoder.fitted(X, y.astype(str), progress)
+    cleaner.fit(features, y.astype(str), mask if mask.any() else None)
     issues = cleaner.label_issues_.iloc[: len(rows)].set_index(rows)
     if len(rows) < columns.rows:
         issues = pd.concat([issues, *_judged(cleaner, encoder, table, labels, rows, progress)]).sort_index()
-    return Found(table, columns, _settled(issues, labels, decided, cleaner.allowed_), decided, cleaner)
+    settled = _settled(issues, labels, decided, cleaner.allowed_)
+    learned = Learned(features, y.astype(str), mask, places)
+    return Found(table, columns, settled, decided, cleaner, learned, lambda some: encoder(encoder.rows(table, some)))
 
 
 def _trusted(job: Job, table: Table) -> tuple[str | None, Table | None]:
@@ -144,25 +178,24 @@ def _numbered(table: Table) -> Iterator[tuple[int, pd.DataFrame]]:
 
 
 def _labels(table: Table, columns: Columns, flag: str | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """All labels as text, and which can be trusted."""
-    labels, sure = [], []
+    """All labels as text, and which can be trusted; every cell that can't be read is named."""
+    labels, sure, bad = [], [], list[tuple[int, str, str]]()
     for first, piece in _numbered(table):
-        labels.append(columns.labels(table.name, piece, first).to_numpy(object))
-        sure.append(np.zeros(len(piece), bool) if flag is None else _flags(table.name, piece[flag], first))
+        bad += columns.bad(piece, first)
+        labels.append(piece[columns.label].map(text).to_numpy(object))
+        sure.append(np.zeros(len(piece), bool))
+        if flag is not None:
+            words = piece[flag].map(text).str.strip().str.lower().str.removesuffix(".0")
+            sure[-1] = words.isin(YES).to_numpy()
+            wrong = np.flatnonzero(~words.isin(YES | NO))
+            bad += [(first + k, flag, f"{text(piece[flag].iloc[k])!r} is neither yes nor no") for k in wrong.tolist()]
+    if not labels:
+        raise DataError(f"{table.name}: the trusted set is empty")
+    require_readable(table.name, {columns.label, flag}, bad)
     found = np.concatenate(sure)
     if flag is not None and not found.any():
         raise DataError(f"{table.name}: column {flag!r} marks no row as trusted")
     return np.concatenate(labels), found
-
-
-def _flags(name: str, cells: pd.Series, first: int) -> NDArray[np.bool_]:
-    words = cells.map(text).str.strip().str.lower().str.removesuffix(".0")
-    wrong = ~words.isin(YES | NO).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        where = f"{name}: row {first + row}, column {cells.name!r}"
-        raise DataError(f"{where}: {text(cells.iloc[row])!r} is neither yes nor no")
-    return words.isin(YES).to_numpy()
 
 
 def _decided(path: Path, labels: NDArray[Any]) -> dict[int, str]:
@@ -193,7 +226,7 @@ class _Encoder:
 
     def raw(self, table: Table, piece: pd.DataFrame, first: int) -> Any:
         if self.columns.picture is None:
-            return self.columns.values(table.name, piece, first)
+            return self.columns.values(piece)
         return Pictures(table.name, table.folder).pixels(piece[self.columns.picture], first)
 
     def rows(self, table: Table, rows: NDArray[np.int64] | None = None) -> Any:
@@ -233,10 +266,8 @@ def _extra(table: Table, columns: Columns, encoder: _Encoder) -> tuple[Any, NDAr
     missing = [name for name in columns.used if name not in table.columns]
     if missing:
         raise DataError(f"{table.name}: the trusted rows lack the column {missing[0]!r} of the data")
-    labels = [columns.labels(table.name, piece, first) for first, piece in _numbered(table)]
-    if not labels:
-        raise DataError(f"{table.name}: the trusted set is empty")
-    return encoder.rows(table), np.concatenate([own.to_numpy(object) for own in labels])
+    labels, _ = _labels(table, columns, None)
+    return encoder.rows(table), labels
 
 
 def _judged(

@@ -22,6 +22,7 @@ from bvfim.app.clean import review
 from bvfim.app.clean.job import Found, Job, Progress
 from bvfim.app.clean.pictures import Pictures
 from bvfim.app.clean.table import text
+from bvfim.app.clean.why import explained
 from bvfim.reports.report import machine
 from bvfim.status import DataError
 
@@ -124,6 +125,7 @@ def _review(job: Job, found: Found, shown: pd.DataFrame, key: str) -> review.Rev
     corrected = sorted(set(map(str, found.issues["given_label"])) - set(known))  # labels that no row has any more
     transition = np.eye(len(known) + len(corrected))
     transition[: len(known), : len(known)] = cleaner.transition_matrix_
+    why, near = explained(found) if found.cleaner.allowed_.review else ({}, [])
     return review.Review(
         title=job.data.name,
         lead=" ".join(sentences(found)),
@@ -133,6 +135,9 @@ def _review(job: Job, found: Found, shown: pd.DataFrame, key: str) -> review.Rev
         values=shown.drop(columns=found.columns.label).map(text),
         pictures=pictures,
         key=key,
+        why=why,
+        near=near,
+        trusted=bool(found.learned.sure.any()),
     )
 
 
@@ -159,7 +164,7 @@ def _config(job: Job, found: Found, key: str) -> dict[str, Any]:
     return {
         "job": dataclasses.asdict(job),
         "machine": machine(),
-        "columns": {"numbers": columns.numbers, "words": columns.words, "left out": columns.left_out},
+        "columns": {name: getattr(columns, name) for name in ("forms", "words", "sentences", "left_out", "filled")},
         "rows": columns.rows,
         "classes": [str(name) for name in cleaner.classes_],
         "noise rate": float(found.issues["p_wrong"].mean()),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,22 @@ BINS = 20
 SHOWN_CLASSES = 30
 
 
+class Near(NamedTuple):
+    """A row that is near a suspected one: what it is called, its label, and its values or its picture."""
+
+    name: str
+    label: str
+    values: str
+    picture: str
+
+
+class Why(NamedTuple):
+    """Why a label is suspected: the places of rows nearby in a list of them, and what the columns say against it."""
+
+    near: list[int]
+    against: list[str]
+
+
 @dataclass(frozen=True)
 class Review:
     """The content of a review page.
@@ -37,6 +53,8 @@ class Review:
         values: the values to show for each row, by row number; it may have no columns.
         pictures: a data URI for each row that has an image.
         key: identifies the data set; the browser keeps the progress under it.
+        why: the reasons for a row to be suspected, by its number; near: the rows that they name.
+        trusted: whether these are trusted rows, or only rows that nothing speaks against.
 
     Example:
         >>> import numpy as np, pandas as pd
@@ -53,6 +71,9 @@ class Review:
     values: pd.DataFrame
     pictures: Mapping[int, str]
     key: str
+    why: Mapping[int, Why] = field(default_factory=dict)
+    near: Sequence[Near] = ()
+    trusted: bool = True
 
 
 def write(path: Path, review: Review, limit: int = 10_000) -> Path:
@@ -194,9 +215,10 @@ def _check(review: Review) -> None:
         raise DataError(f"got {len(names)} classes but a matrix of shape {review.transition.shape}")
     if "" in names or len(set(names)) < len(names):
         raise DataError("class names must be distinct and non-empty")
-    for row, picture in review.pictures.items():
+    named = [(near.name, near.picture) for near in review.near if near.picture]
+    for name, picture in [*((f"row {row}", own) for row, own in review.pictures.items()), *named]:
         if not picture.startswith("data:image/"):
-            raise DataError(f"row {row}: the image is not a data URI")
+            raise DataError(f"{name}: the image is not a data URI")
 
 
 def _data(review: Review, limit: int) -> dict[str, Any]:
@@ -218,6 +240,8 @@ def _data(review: Review, limit: int) -> dict[str, Any]:
         "flagged": issues["is_label_issue"].to_numpy(bool)[shown].tolist(),
         "picture": [review.pictures.get(int(row), "") for row in shown],
         "values": list(map(list, zip(*texts, strict=True))) if texts else [[] for _ in shown],
+        "near": [review.why[row].near if row in review.why else [] for row in shown.tolist()],
+        "against": [review.why[row].against if row in review.why else [] for row in shown.tolist()],
     }
     transition = np.nan_to_num(np.asarray(review.transition, dtype=np.float64))
     noisiest = np.sort(np.argsort(transition.diagonal(), kind="stable")[:SHOWN_CLASSES])
@@ -226,6 +250,8 @@ def _data(review: Review, limit: int) -> dict[str, Any]:
         "classes": list(review.classes),
         "columns": [str(name) for name in review.values.columns],
         "entries": [dict(zip(parts, entry, strict=True)) for entry in zip(*parts.values(), strict=True)],
+        "near": [near._asdict() for near in review.near],
+        "trusted": review.trusted,
         "leftOut": len(order) - len(shown),
         "histogram": np.histogram(p_wrong.clip(0.0, 1.0), bins=BINS, range=(0.0, 1.0))[0].tolist(),
         "noise": {"classes": noisiest.tolist(), "matrix": transition[np.ix_(noisiest, noisiest)].round(6).tolist()},

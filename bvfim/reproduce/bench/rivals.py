@@ -95,10 +95,10 @@ def _mixed(task: Task, seed: int, config: mixture.Config) -> mixture.Mixture:
 
 def bilevel_weights(task: Task, seed: int) -> Found:
     """The paper's own way: the weights of one bilevel network, flagged where x <= 0 and kept as sample weights."""
-    from bvfim.labels.inputs import Inputs
+    from bvfim.labels.inputs import numbers_of
 
     config, n = network.Config(), len(task.given)
-    scaled = network.LENGTH * Inputs(task.inputs, standard=False)(task.inputs)
+    scaled = network.LENGTH * numbers_of(task.inputs, standard=False)
     inputs = torch.from_numpy(np.concatenate([scaled[n:], scaled[:n]])).float()
     problem = cleaning.objectives(inputs, torch.from_numpy(task.trusted), torch.from_numpy(task.given), "relu")
     start = cleaning.start(inputs.shape[1], config.hidden, task.classes, seed)

@@ -28,7 +28,7 @@ def opened(chromium, tmp_path):
         contexts.append(context)
         return context
 
-    def open_page(content, width=1400, scheme="light", opener=None, before="", **options):
+    def open_page(content, width=1400, scheme="light", opener=None, before="", every=True, **options):
         path = write(tmp_path / f"review-{len(pages)}.html", content, **options)
         pages.append(path.as_uri())
         if opener is None:
@@ -36,8 +36,9 @@ def opened(chromium, tmp_path):
             if before:
                 tab.add_init_script(before)
             tab.goto(path.as_uri())
-            return tab
-        return from_tab(opener, path.as_uri())
+        else:
+            tab = from_tab(opener, path.as_uri())
+        return all_shown(tab) if every else tab
 
     yield open_page
     for context in contexts:
@@ -60,7 +61,13 @@ def from_tab(tab, url):
 
 def opened_again(tab):
     """The same page once more, as when one comes back to it."""
-    return from_tab(tab, tab.url)
+    return all_shown(from_tab(tab, tab.url))
+
+
+def all_shown(tab):
+    """The page with all of its rows in the list; it opens on those that are worth reviewing."""
+    tab.evaluate("byId('state').value = 'all', filterAnew()")
+    return tab
 
 
 def selected(tab):

@@ -11,8 +11,11 @@ import pytest
 from PIL import Image, ImageDraw
 
 import bvfim
+from bvfim.app.clean import job as clean_job
 from bvfim.app.clean import output
 from bvfim.app.clean.job import Job, find
+from bvfim.app.clean.why import explained
+from tests.labels.test_sentences import SUBJECTS, said
 
 pytestmark = pytest.mark.filterwarnings("ignore::bvfim.BvfimWarning")
 
@@ -273,3 +276,80 @@ def test_a_table_of_pictures(pictures):
     frame.to_csv(pictures / "data" / "table.csv", index=False)
     with pytest.raises(bvfim.DataError, match=r"row 3: image nowhere\.png: no such file"):
         find(Job(pictures / "data" / "table.csv", "kind", picture="path"), quiet)
+
+
+def test_the_reasons_name_trusted_rows_nearby_and_the_column_that_tells(files):
+    found = find(job(files), quiet)
+    whys, near = explained(found)
+    assert set(whys) == set(range(10))
+    truth = pets(20, 1)
+    weights = truth["weight"].astype(float)
+    for row, why in whys.items():
+        better = found.issues["suggested_label"][row]
+        assert [near[k].label for k in why.near] == [better] * 3
+        assert why.against[0].startswith(f"weight: {float(pets(150, 0)['weight'][row]):.4g}: usual for {better} (")
+        named = [int(near[k].name.removeprefix("sure.csv, row ")) for k in why.near]
+        own = truth.index[truth["kind"] == better]
+        far = (weights[own] - float(pets(150, 0)["weight"][row])).abs()
+        assert far[named[0]] <= far.median(), "the nearest by weight, the colour aside"
+
+
+def test_the_reasons_name_words_of_sentences(tmp_path):
+    table, labels, truth, wrong = said()
+    table.assign(label=labels).to_csv(tmp_path / "said.csv", index=False)
+    sure = said(40, 1)
+    sure[0].assign(label=sure[2]).to_csv(tmp_path / "sure.csv", index=False)
+    asked = Job(tmp_path / "said.csv", trusted=str(tmp_path / "sure.csv"), bilevel=False)
+    found, out = written(tmp_path, asked)
+    assert found.columns.sentences == ("text",)
+    assert (found.issues["is_label_issue"].to_numpy() == wrong).mean() > 0.98
+    whys, near = explained(found)
+    for row in np.flatnonzero(wrong & found.issues["is_label_issue"].to_numpy()):
+        words = [reason.split("'")[1] for reason in whys[row].against]
+        assert set(words[:2]) <= set(SUBJECTS[truth[row]].split())
+        assert all(near[k].label == truth[row] for k in whys[row].near)
+    assert "times as frequent" in (out / "report.html").read_text()
+
+
+def test_without_trusted_rows_those_stand_in_that_nothing_speaks_against(files):
+    found = find(job(files, trusted=None), quiet)
+    whys, near = explained(found)
+    assert whys
+    for row, why in whys.items():
+        assert all(near[k].label == found.issues["suggested_label"][row] for k in why.near)
+        assert all(int(near[k].name.removeprefix("row ")) >= 10 for k in why.near)
+
+
+def test_a_table_of_cleanlabs_findings_is_taken_as_it_is(files):
+    data = pd.read_csv(files / "pets.csv").rename(columns={"kind": "given_label"})
+    theirs = {"is_label_issue": False, "label_quality": 0.5, "predicted_label": "cat"}
+    data.assign(**theirs).to_csv(files / "theirs.csv", index=False)
+    pets(20, 1).rename(columns={"kind": "given_label"}).to_csv(files / "sure.csv", index=False)
+    found, out = written(files, job(files, data=files / "theirs.csv", label="label"))
+    assert found.columns.used == ("weight", "colour")
+    assert found.issues.index[found.issues["is_label_issue"]].tolist() == list(range(10))
+    ours = pd.read_csv(out / "issues.csv")
+    assert set(theirs) | {f"found_{name}" for name in (*theirs, "given_label")} <= set(ours.columns)
+
+
+def test_holes_dates_and_a_model_of_sentences_come_in_by_the_job(files, monkeypatch):
+    data = pd.read_csv(files / "pets.csv", dtype=str)
+    order = np.random.default_rng(5).permutation(150)  # else the first days would explain the wrong labels
+    data["when"] = pd.date_range("2026-01-01", periods=150).strftime("%d.%m.%Y")[order]
+    data.loc[[3, 40], "weight"] = ["", "n/a"]
+    data["note"] = [f"it was seen {k} times" for k in order]
+    data.to_csv(files / "pets.csv", index=False)
+    sure = pets(20, 1).assign(when="13.02.2026", note="it was seen now")
+    sure.to_csv(files / "sure.csv", index=False)
+    asked = []
+    monkeypatch.setattr(
+        clean_job, "model_of", lambda name: lambda texts: asked.append(name) or np.ones((len(texts), 2))
+    )
+    found, out = written(files, job(files, sentence_model="small"))
+    assert set(asked) == {"small"}
+    assert found.columns.forms == {"weight": "number", "when": "%d.%m.%Y"}
+    assert found.issues["is_label_issue"][:10].sum() >= 9
+    config = json.loads((out / "config.json").read_text())["columns"]
+    assert config["filled"]["weight"][0] == 2
+    assert config["sentences"] == ["note"]
+    assert len(records(out / "issues.csv")) == 151

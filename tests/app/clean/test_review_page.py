@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
 import pytest
 
+from bvfim.app.clean.review import Near, Why, read_decisions
 from tests.app.clean import review_tab
 from tests.app.clean.review_tab import exported, exported_state, in_list, opened_again, press, relabel, selected
-from tests.reviews import pets, review
+from tests.reviews import pets, records_of, review
 
 chromium, opened = review_tab.chromium, review_tab.opened
 
@@ -90,6 +92,55 @@ def test_filters_by_pair_state_and_text_go_together(opened):
     tab.fill("#search", "")
     tab.select_option("#state", "flagged")
     assert in_list(tab) == [9, 8, 7, 6]
+
+
+def test_it_opens_on_the_rows_that_are_worth_reviewing(opened):
+    tab = opened(pets(), every=False)
+    assert tab.input_value("#state") == "flagged"
+    assert in_list(tab) == [9, 8, 7, 6]
+    press(tab, "aaaa")
+    assert in_list(tab) == []
+    assert "of the 4 worth reviewing, 0 left" in tab.inner_text("#counts")
+    press(tab, "f")
+    assert in_list(tab) == list(range(9, 0, -1))
+    press(tab, "f")
+    assert tab.input_value("#state") == "flagged"
+    nothing = review([0.1], ["a"], ["b"], ["a", "b"])
+    nothing.issues["is_label_issue"] = False
+    tab = opened(nothing, every=False)
+    assert tab.input_value("#state") == "all"
+    assert in_list(tab) == [0]
+
+
+def test_thousands_of_rows_by_the_keyboard_alone(opened, tmp_path):
+    count = 5000
+    chances = [1 - k / (2 * count) for k in range(count)]
+    tab = opened(review(chances, ["a"] * count, ["b"] * count, ["a", "b"]))
+    for keys, expected in ((["PageDown", "PageDown", "j"], 21), (["PageUp"], 11), (["End"], 4999), (["Home"], 0)):
+        press(tab, keys)
+        assert selected(tab) == expected
+    press(tab, ["PageUp", "a", "End", "r"])
+    with tab.expect_download() as waiting:
+        press(tab, "d")
+    waiting.value.save_as(tmp_path / "d.csv")
+    assert records_of(read_decisions(tmp_path / "d.csv")) == [(0, "accept", "a", "b"), (4999, "reject", "a", "a")]
+    assert tab.locator("[role=option]").count() < 60, "only what is in view is in the document"
+
+
+def test_it_shows_why(opened):
+    whys = {9: Why([1, 0], ["weight: 4: usual for dog", "<b>text</b>: 'woof'"]), 8: Why([], [])}
+    near = [Near("sure.csv, row 3", "dog", "<i>31</i> · woof", ""), Near("row 17", "dog", "30 · arf", "")]
+    tab = opened(dataclasses.replace(pets(), why=whys, near=near))
+    said = tab.inner_text("#detail .why")
+    assert tab.locator("#detail .why li").all_inner_texts() == [
+        "weight: 4: usual for dog", "<b>text</b>: 'woof'", "row 17: 30 · arf", "sure.csv, row 3: <i>31</i> · woof",
+    ]  # fmt: skip
+    assert "What speaks against the given label" in said
+    assert "Nearest trusted rows of dog" in said
+    press(tab, "j")
+    assert tab.locator("#detail .why").count() == 0
+    tab = opened(dataclasses.replace(pets(), why=whys, near=near, trusted=False))
+    assert "Nearest rows that nothing speaks against, of dog" in tab.inner_text("#detail .why")
 
 
 def test_the_mouse_does_what_the_keys_do(opened, tmp_path):
