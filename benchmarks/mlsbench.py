@@ -2,7 +2,7 @@
 
 First the settings of StochasticBVFIM are chosen on validation rows of the first seed, for each network; then the
 default and the chosen settings run on every seed. With --baseline N, V-PBGD runs for N steps on the linear network of
-the first seed. MNIST is read from the folder that BVFIM_DATA names.
+the first seed too. MNIST is read from the folder that BVFIM_DATA names.
 
     python benchmarks/mlsbench.py --out benchmarks/results/mlsbench-cpu.json
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Any
 
 from tests.figures.results import mean, one, result
@@ -231,6 +232,24 @@ def mlsbench_cleaning() -> Rows:
     return found
 
 
+def benchopt() -> Rows:
+    """The last values of the suite's solvers and ours: the median and the number of repetitions."""
+    ours = {
+        "SABA[": "SABA of the suite",
+        "SOBA[": "SOBA of the suite",
+        "method=SABA": "our SABA",
+        "method=StochasticBVFIM": "StochasticBVFIM",
+        "answer=z": "StochasticBVFIM, z",
+    }
+    found: Rows = {}
+    for dataset, rows in result("benchopt-cpu")["data"].items():
+        for row in rows:
+            label = [label for part, label in ours.items() if part in row["solver"]][-1]
+            last = median(row["last"]) * (1 if dataset == "simulated" else 100)
+            found[f"{dataset}: {label}"] = [row["curve"]["seconds"][-1], last, len(row["last"])]
+    return found
+
+
 NEW_PARTS = {
     "whole": "nothing",
     "no probes": "all probes",
@@ -261,6 +280,7 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/several-gpus.md", "A language model's data mixture"): mixtures,
     ("docs/several-gpus.md", "What fits where"): large_networks,
     ("docs/speed.md", "An upper step"): speed,
+    ("docs/suites.md", "benchopt's bilevel suite"): benchopt,
     ("docs/suites.md", "The toy of MLS-Bench"): mlsbench_toy,
     ("docs/suites.md", "Hyper-cleaning in MLS-Bench"): mlsbench_cleaning,
 }
