@@ -250,6 +250,25 @@ def benchopt() -> Rows:
     return found
 
 
+def constrained() -> Rows:
+    """The problems with constraints: solved at each seed, single starts, medians of gradients."""
+    found: Rows = {}
+    for own in result("constrained-cpu")["totals"]:
+        name = {"constrained": "constraints of the lower level", "coupled": "upper constraints on y"}[own["collection"]]
+        seeds = ", ".join(share.split()[0] for share in own["solved at each seed"].values())
+        of = next(iter(own["solved at each seed"].values())).split()[-1]
+        found[name] = [f"{seeds} {of}", own["single starts"], own["median F grads"], own["median f grads"]]
+    return found
+
+
+def scalable() -> Rows:
+    """Gradients of AdaptiveBVFIM with 3 and with 1000 entries of x, and the quotient."""
+    runs = [run for run in result("scalable-cpu")["runs"] if run["method"] == "AdaptiveBVFIM"]
+    cost = {(run["problem"], run["n"]): run["upper"] + run["lower"] for run in runs}
+    names = dict.fromkeys(run["problem"] for run in runs)
+    return {name: [cost[name, 3], cost[name, 1000], cost[name, 1000] / cost[name, 3]] for name in names}
+
+
 NEW_PARTS = {
     "whole": "nothing",
     "no probes": "all probes",
@@ -268,6 +287,8 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/adaptive.md", f"{PARTS} (2)"): ablation("adaptive-new-parts-cpu", NEW_PARTS),
     ("docs/adaptive.md", "Curvatures that differ much"): conditions,
     ("docs/adaptive.md", "Large problems"): networks,
+    ("docs/constraints.md", "How often it works"): constrained,
+    ("docs/constraints.md", "How often it works (2)"): scalable,
     ("docs/reproduce.md", "What came out"): toy_starts,
     ("docs/reproduce.md", "Table 3, on an H200"): cleaning("relu"),
     ("docs/reproduce.md", "Table 3, on an H200 (2)"): cleaning("identity"),
