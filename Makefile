@@ -18,7 +18,7 @@ test-long: $(INSTALLED)  ## the tests that take seconds each: experiments, comma
 test-core: $(INSTALLED)  ## the solver in an environment that has nothing but what the solver needs
 	$(BIN)/python tests/core_alone.py
 
-check: lint types test test-long test-core  ## what CI runs
+check: lint types test test-long test-core docs  ## what CI runs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -27,8 +27,8 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-docs: $(INSTALLED)  ## the API pages, from the docstrings
-	$(BIN)/pdoc --math -o docs/_build bvfim
+docs: $(INSTALLED)  ## the site, in docs/_build/html: every notebook runs, and a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
 
 bench: $(INSTALLED)  ## speed, as ratios inside one run
 	$(BIN)/bvfim bench speed --out out/bench
