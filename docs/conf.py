@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent / "_ext")]
 # Notebooks run in processes of their own, which import the package from here, too.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the notebooks are small: more threads wait for each other
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # the command bvfim
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # kernels otherwise print a word about debuggers
 
 from bvfim.version import __version__  # noqa: E402 (found through the path above)
