@@ -58,7 +58,7 @@ def fill(app: Sphinx, tree: nodes.document, page: str) -> None:
     for place in list(tree.findall(Cards)):
         grid = nodes.container(classes=["gallery"])
         for name in place["names"]:
-            paragraph = nodes.compound(classes=["gallery-card"])
+            paragraph = nodes.paragraph(classes=["gallery-card"])
             paragraph += card(app, page, name)
             grid += paragraph
         place.replace_self(grid)

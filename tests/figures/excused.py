@@ -20,7 +20,6 @@ NOT_KEPT = "from runs that are not kept, as the page says"
 LIMIT = "a bound, not a measurement"
 
 PHRASES = {
-    "README.md": {"Python 3.10 or newer": SETTING},
     "docs/adaptive.md": {
         "units from 1e-6 to 1e6": SETTING,
         "lower gap is at most 1e-3": SETTING,
