@@ -12,6 +12,9 @@ TABLES = {
         "Errata of published optima",
     ): "published figures beside closed forms; errata.json has the search",
     ("docs/cleaning-labels.md", "What was found of a row"): "the meaning of columns: thresholds of the code",
+    ("docs/evidence/rivals.md", "Methods"): "what is compared, by which command",
+    ("docs/evidence/papers.md", "The methods beside it"): "years",
+    ("docs/evidence/papers.md", "What the tutorials lean on"): "years",
 }
 """Tables by page and heading."""
 
@@ -30,6 +33,7 @@ PHRASES = {
         "1.00 with noise of 0.03, but at 0.76 with noise of 0.3": "tests/core/test_batches.py runs it",
     },
     "docs/choosing-a-method.md": {"below about 1e-6 |f|": LIMIT},
+    "docs/how-to/questions.md": {"Adam with a step of 0.01": "the default of solve"},
     "docs/errata.md": {"violates a constraint by 2e-4": "tests/testproblems/test_constrained.py has the optimum"},
     "docs/writing-a-set.md": {"0.0 where it is flat": "the curvature of a plane"},
     "docs/reproduce.md": {
