@@ -50,7 +50,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nod
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"]
-    name = documented(env).get(id(found(target) or found(f"bvfim.{target}")))
+    name = documented(env).get(id(found(target if target.startswith("bvfim.") else f"bvfim.{target}")))
     if name is None:
         return None
     page = env.domains.python_domain.objects[name]
