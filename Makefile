@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-long test-core check lint types docs bench clean
+.PHONY: demo test test-long test-core check lint types docs dist bench clean
 
 demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each method finds
 	$(BIN)/bvfim demo --out out/demo
@@ -18,7 +18,7 @@ test-long: $(INSTALLED)  ## the tests that take seconds each: experiments, comma
 test-core: $(INSTALLED)  ## the solver in an environment that has nothing but what the solver needs
 	$(BIN)/python tests/core_alone.py
 
-check: lint types test test-long test-core  ## what CI runs
+check: lint types test docs test-long test-core dist  ## what CI runs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -27,14 +27,20 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-docs: $(INSTALLED)  ## the API pages, from the docstrings
-	$(BIN)/pdoc --math -o docs/_build bvfim
+docs: $(INSTALLED)  ## the site, in docs/_build/html: every notebook runs, and a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
+
+dist: $(INSTALLED)  ## the wheel and the source distribution, checked, and the README's lines with the wheel alone
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/wheel_alone.py dist/*.whl
 
 bench: $(INSTALLED)  ## speed, as ratios inside one run
 	$(BIN)/bvfim bench speed --out out/bench
 
 clean:
-	rm -rf $(VENV) out docs/_build build *.egg-info
+	rm -rf $(VENV) out docs/_build build dist *.egg-info
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -14,6 +14,9 @@ TABLES = {
     ): "published figures beside closed forms; errata.json has the search",
     ("docs/cleaning-labels.md", "What was found of a row"): "the meaning of columns: thresholds of the code",
     ("docs/cleaning-labels.md", "The file of decisions"): "the meaning of columns",
+    ("docs/evidence/rivals.md", "Methods"): "what is compared, by which command",
+    ("docs/evidence/papers.md", "The methods beside it"): "years",
+    ("docs/evidence/papers.md", "What the tutorials lean on"): "years",
 }
 """Tables by page and heading."""
 
@@ -22,7 +25,6 @@ NOT_KEPT = "from runs that are not kept, as the page says"
 LIMIT = "a bound, not a measurement"
 
 PHRASES = {
-    "README.md": {"Python 3.10 or newer": SETTING},
     "docs/adaptive.md": {
         "units from 1e-6 to 1e6": SETTING,
         "lower gap is at most 1e-3": SETTING,
@@ -33,6 +35,7 @@ PHRASES = {
         "1.00 with noise of 0.03, but at 0.76 with noise of 0.3": "tests/core/test_batches.py runs it",
     },
     "docs/choosing-a-method.md": {"below about 1e-6 |f|": LIMIT},
+    "docs/how-to/questions.md": {"Adam with a step of 0.01": "the default of solve"},
     "docs/errata.md": {"violates a constraint by 2e-4": "tests/testproblems/test_constrained.py has the optimum"},
     "docs/writing-a-set.md": {"0.0 where it is flat": "the curvature of a plane"},
     "docs/reproduce.md": {

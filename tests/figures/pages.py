@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), "benchmarks/README.md"]
+FOLDERS = ("docs", "docs/evidence", "docs/explanation", "docs/how-to")
+"""Tutorials are left out: a notebook's figures are those of its own run, which it checks."""
+PAGES = ["README.md", "benchmarks/README.md"]
+PAGES += sorted(f"{folder}/{path.name}" for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 LISTS = ("benchmarks/README.md",)
 """Pages whose table is prose."""
 
