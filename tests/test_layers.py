@@ -30,7 +30,7 @@ SOLVER = [
     "testproblems", "core",
 ]  # fmt: skip
 """The solver, from the bottom up."""
-PRODUCTS = ["reports", "labels", "", "data", "reproduce", "app"]
+PRODUCTS = ["reports", "labels", "", "data", "reproduce", "app", "__main__"]
 """What stands on it; "" is the package itself, with all public names."""
 ORDER = SOLVER + PRODUCTS
 

@@ -107,6 +107,18 @@ def labels() -> Rows:
     return found
 
 
+def beside_cleanlab(name: str, label: str, *kept: str) -> Callable[[], Rows]:
+    """The label cleaner beside cleanlab: these figures of each contestant, by column."""
+
+    def rows() -> Rows:
+        found: Rows = {}
+        for row in result(name)["columns"]:
+            found.setdefault(label.format(**row), []).append(tuple(row[key] for key in kept))
+        return found
+
+    return rows
+
+
 def speed() -> Rows:
     """Milliseconds of an upper step, by TF32, float32 and a CPU."""
     runs = result("speed-h200")["runs"]
@@ -298,6 +310,9 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/reproduce.md", "Few-shot learning, on an H200"): few_shot,
     ("docs/reproduce.md", "The test problems"): problems,
     ("docs/cleaning-labels.md", "How good it is"): labels,
+    ("docs/cleaning-labels.md", "Sentences"): beside_cleanlab(
+        "text-cleaning-cpu", "{set}, {trusted} trusted", "F1", "AUROC"
+    ),
     ("docs/several-gpus.md", "A language model's data mixture"): mixtures,
     ("docs/several-gpus.md", "What fits where"): large_networks,
     ("docs/speed.md", "An upper step"): speed,
