@@ -262,11 +262,6 @@ class Cleaning:
             ),
         )
 
-    def lower(self, x: Tensor, y: Tensor, i: Tensor) -> Tensor:
-        """The weighted loss and a penalty."""
-        each = torch.nn.functional.cross_entropy(self.X[i] @ y, self.labels[i], reduction="none")
-        return (torch.sigmoid(x[i]) * each).mean() + 0.2 * (y**2).sum()
-
     def error(self, y: Tensor) -> float:
         """On the test rows."""
         return float(((self.T @ y).argmax(1) != self.test).double().mean())

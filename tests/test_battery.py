@@ -202,7 +202,14 @@ def test_autocast_runs_and_stays_close(method):
         )
 
     x, y = torch.linspace(-1, 1, 6), torch.ones(6)
-    exact, rough = (bvfim.hypergradient(problem(enabled), x, y, METHODS[method]) for enabled in (False, True))
+
+    def second(problem):
+        # the first estimate of SOBA and SABA is F_x, which is zero here
+        state = METHODS[method].init(problem, x, y)
+        for k in range(2):
+            gradient, state = bvfim.hypergradient(problem, x, y, METHODS[method], state=state, step=k)
+        return gradient
+
+    exact, rough = (second(problem(enabled)) for enabled in (False, True))
     assert rough.dtype == torch.float32
-    # bfloat16 keeps three digits, and BVFIM takes a difference; the first estimate of SOBA and SABA is F_x, 0 here
-    assert (exact - rough).norm() <= 0.2 * exact.norm()
+    assert (exact - rough).norm() < 0.2 * exact.norm()  # bfloat16 keeps three digits, and BVFIM takes a difference

@@ -104,7 +104,7 @@ def _require_together(method: Chosen, problem: Problem, x: Tree) -> None:
 
 
 def takes_no(method: Chosen, name: str) -> str:
-    """The error message for an option that only methods that estimate a hypergradient take."""
+    """The error message for an option that a method which moves x itself does not take."""
     return (
         f"{name}: {type(method).__name__} moves x itself and takes no {name}; leave it out, or choose a method that "
         "estimates a hypergradient, such as bvfim.BVFIM()"

@@ -75,7 +75,7 @@ class Barrier:
         self.pull, self.change = torch.zeros_like(settings.mu2), torch.zeros_like(settings.mu2)
         x, _ = interior.split(w)
         self.x, self.dx, self.dz = x.clone(), 0 * x, 0 * known.z
-        follows = interior.constrained and not bool(curvature.known.any())
+        follows = interior.constrained and interior.layout.lower > 0 and not bool(curvature.known.all())
         self.multipliers = Followed(interior, members, settings.z_tol) if follows else None
         everyone = torch.arange(len(w), device=w.device)
         self.points = Points(w, self.value(everyone, known), self.gradient(everyone, w))
@@ -150,7 +150,8 @@ class Barrier:
         if len(due):
             self._measure(rows[due], at.take(due), tried.z[due])
         if self.multipliers is not None:
-            self.multipliers.notice(rows, at, tried.z, w)
+            own = (~self.curvature.known[rows]).nonzero()[:, 0]
+            self.multipliers.notice(rows[own], at.take(own), tried.z[own], w[own])
         slack = self.settings.mu2[rows] - tried.gap
         weight = self.settings.tau[rows] / slack
         of_F, of_f = at.barrier_grads(y, tried.z, weight)

@@ -75,7 +75,9 @@ class Curvature(NamedTuple):
         if at.current is not None and n >= FEWEST:
             few = separable(at, z)
             if n + at.x.shape[1] > LARGEST or bool(few.known.all()):
-                return Curvature(definite(few.K), few.C, self.bend, at.batch.counts[at.members])
+                rows = few.known.nonzero()[:, 0]
+                K = few.K.index_copy(0, rows, definite(few.K[rows]))
+                return Curvature(K, few.C, self.bend, at.batch.counts[at.members])
         step = torch.finfo(z.dtype).eps ** (1 / 3) * (1 + z.abs())
         moved = z[:, None] + torch.diag_embed(step)
         each = torch.arange(len(z), device=z.device).repeat_interleave(n)
@@ -109,7 +111,7 @@ def convex(K: Tensor) -> Tensor:
 
 
 def definite(K: Tensor) -> Tensor:
-    """The same, without its eigenvalues where there is nothing to be made positive."""
+    """The same for a symmetric K, without its eigenvalues where there is nothing to be made positive."""
     flattest = FLATTEST * K.abs().amax((1, 2), keepdim=True)
     lifted = K + flattest * torch.eye(K.shape[1], dtype=K.dtype, device=K.device)
     failed = (torch.linalg.cholesky_ex(lifted)[1] > 0).nonzero()[:, 0]

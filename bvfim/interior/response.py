@@ -25,19 +25,24 @@ from bvfim.interior.starts import TINIEST
 
 
 def responding(interior: Interior, at: BatchAt, z: Tensor, curvature: Curvature) -> Curvature:
-    """Let u follow x; returns what is known of the second derivatives of psi, with the response of u in C."""
+    """Let u follow x; returns what is known of the second derivatives of psi, with the response of u in C.
+
+    Where they are not measured, u goes on as it did.
+    """
     terms = interior.terms.take(at.members)
     interior.put_terms(at.members, terms._replace(slope=torch.zeros_like(terms.slope)))
     in_x, A = _binding(interior, at, z)
     measured = curvature.measured(at, z)
+    known = measured.known[:, None, None]
     K, C = invertible(measured.K).double(), measured.C.double()
     S, right = A @ torch.linalg.solve(K, A.mT), in_x - A @ torch.linalg.solve(K, C)
     slope = torch.linalg.pinv(S, rtol=tol.DEPENDENT, hermitian=True) @ right
-    slope = torch.where(measured.known[:, None, None] & slope.isfinite(), slope, 0.0)
-    most = tol.FASTEST_RESPONSE * terms.c.amax(1) / slope.flatten(1).norm(dim=1).clamp_min(TINIEST)
-    slope = slope * most.clamp_max(1.0)[:, None, None]
+    slope = torch.where(slope.isfinite(), slope, 0.0)
+    steepest = torch.maximum(terms.c.amax(1), K.abs().amax((1, 2)))  # c is zero where f has no slope at the start
+    most = tol.FASTEST_RESPONSE * steepest / slope.flatten(1).norm(dim=1).clamp_min(TINIEST)
+    slope = torch.where(known, slope * most.clamp_max(1.0)[:, None, None], terms.slope)
     interior.put_terms(at.members, terms._replace(slope=slope))
-    return measured._replace(C=(C + A.mT @ slope).to(measured.C))
+    return measured._replace(C=torch.where(known, C + A.mT @ slope, 0.0).to(measured.C))
 
 
 def _binding(interior: Interior, at: BatchAt, z: Tensor) -> tuple[Tensor, Tensor]:

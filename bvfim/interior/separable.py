@@ -22,8 +22,9 @@ FEWEST = 30
 """With fewer entries of y, one difference for each costs as much."""
 ALIKE = 1e-3
 """Sums differ in sign alone if their sizes agree to this share."""
-NOTHING = 1e-6
-"""Sums below this share of the largest are rounding."""
+NOTHING = 1e-10
+"""Sums below this share of the largest are rounding: a small curvature is none, and one that is taken for zero would
+send z far away."""
 AGREES = 1e-3
 """What is found has to tell the difference along a random direction to this share."""
 SEED = 0
@@ -59,8 +60,8 @@ def of_terms(at: BatchAt, z: Tensor) -> tuple[Tensor, Tensor]:
     values, slopes = (found[:, :count] for found in at.jacobian(z))
     felt = at.current.layout.equal[:count] | (terms.u + terms.c * values > 0)
     in_x, in_y = slopes[..., : at.x.shape[1]], slopes[..., at.x.shape[1] :]
-    weighted = (torch.where(felt, terms.c, 0.0)[..., None] * in_y).mT
-    return weighted @ in_y, weighted @ in_x
+    along_u, c = (felt[..., None] * in_y).mT, terms.c[..., None]
+    return along_u @ (c * in_y), along_u @ (c * in_x + terms.slope)
 
 
 def signs(n: int) -> Tensor:

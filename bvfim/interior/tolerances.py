@@ -162,8 +162,8 @@ MULTIPLIERS_TOLD, MULTIPLIERS_REST, CONTRACTS, HEAVIER_LOWER = 10, 1e-8, 0.5, 3
 """They rest where they change by less than this over their weight, relative to the size of w. Where a change is not
 below the second share of the one before, at the same x, their weight is multiplied by the third number."""
 FASTEST_RESPONSE = 1.0
-"""Multipliers respond to x by at most this multiple of their weight: where a solution ceases to exist they grow without
-bound, and a first order that outweighs the constraint itself holds for no step at all."""
+"""Multipliers respond to x by at most this multiple of the curvature of psi, and of their weight: where a solution
+ceases to exist they grow without bound, and a first order that outweighs the constraint holds for no step at all."""
 HALVED, HEAVIER_UPPER = 0.5, 4
 """A violation that does not fall to this share in a stage gets this many times the weight in F."""
 HOLDS, HOLDS_FINE, HOLDS_ROUNDINGS = 2e-6, 1e-7, 300

@@ -29,7 +29,7 @@ ALL: tuple[type[Any], ...] = (
     FHG, RHG, TRHG, BDA, CG, Neumann, BVFIM, AdaptiveBVFIM, StochasticBVFIM, BiCGAFFA, SiPBA, VPBGD, BOME, F2SA, MEHA,
     SOBA, SABA,
 )  # fmt: skip
-"""Every method: those in the paper's tables, in that order, then those that move x themselves or by themselves."""
+"""Every method: those in the paper's tables, in that order, then the library's own and their kin."""
 
 
 Chosen: TypeAlias = Method | Estimator | StochasticBVFIM

@@ -50,14 +50,14 @@ class F2SA(Estimator[F2SAState]):
               + \frac{f_x(x, y_\nu) - f_x(x, y_{-\nu})}{2 \nu}.
 
     Where f is strongly convex in y they are off by :math:`O(\nu)` and :math:`O(\nu^2)`. Both solve two lower problems,
-    each by T steps :math:`y \leftarrow P_Y(y - s\,[f_y + j \nu F_y])`, j = 1 and 0, or 1 and -1: order 2 costs T more
-    gradients of F and no more of f. It needs :math:`f - \nu F` to have a minimiser too: where F grows faster than f in
-    y, :math:`\nu` has to be small enough. Time O(cT), memory O(m + n).
+    each by T steps :math:`y \leftarrow P_Y(y - s\,[f_y + j \nu F_y])`, j = 1 and 0, or 1 and -1: order 2 costs T + 1
+    more gradients of F and no more of f. It needs :math:`f - \nu F` to have a minimiser too: where F grows faster than
+    f in y, :math:`\nu` has to be small enough. Time O(cT), memory O(m + n).
 
     Args:
         order: 1 or 2.
         nu: :math:`\nu`, one over the weight :math:`\lambda` of f in penalty form; a number or a schedule of the upper
-            step, like ``lr``. In the paper :math:`\lambda` grows by a constant; ``schedules.power`` is a choice.
+            step, like ``lr``. In the first paper :math:`\lambda` grows; ``schedules.power`` lets :math:`\nu` fall.
         steps: T, for each of the two.
         lr: the step size s.
         dynamics: another lower optimiser, instead of ``lr``; see :mod:`bvfim.dynamics`.

@@ -55,7 +55,8 @@ class MEHA(Method[MEHAState]):
 
     **What is not smooth** stays a part of ``lower``, so that values, gaps and other methods see the whole f. Where
     ``nonsmooth`` and ``prox`` are given, the gradient of r is taken out of that of f, and the prox does its part; r has
-    to be differentiable in x. If Y is neither a box nor all of R^n, the prox has to hold it too.
+    to be differentiable in x. Unless Y is all of R^n, or a box and r a sum over entries, the
+    prox has to hold it too.
 
     Args:
         alpha: the step of x, a number or a schedule, like all up to ``c``.

@@ -71,10 +71,11 @@ class SABA(Estimator[SABAState]):
     F and f are means over rows, and each of the five terms comes from one block i of these, as in SAGA: with
     :math:`g_i` its gradient now and :math:`\bar g_i` when it was last drawn,
 
-    .. math:: g_i - \bar g_i + \frac{1}{n} \sum_j \bar g_j .
+    .. math:: g_i - \bar g_i + \frac{1}{n} \sum_j \bar g_j
 
-    The variance goes to zero with the distance to the solution, so that constant steps converge: linearly where the
-    bilevel problem is strongly convex. :math:`D_x` is the estimate, along which an optimiser moves x, such as SGD. With
+    with n blocks of equal size; others are weighed by their rows. v begins at zero, so that the first estimate is
+    :math:`F_x`. The variance goes to zero with the distance to the solution, so that constant steps converge: linearly
+    where the bilevel problem is strongly convex. :math:`D_x` is the estimate, along which an optimiser moves x, such as SGD. With
     a set Y, v stays among the directions that are free at y. Memory: two trees like y and one like x for each block of
     f, one of each for each block of F. SABA runs in one process: memories belong to the rows of all.
 
@@ -165,7 +166,7 @@ class SABA(Estimator[SABAState]):
                 "SABA remembers blocks of rows: pass batches=bvfim.Shuffled(rows, size, blocks=True), or two of these "
                 "in bvfim.Batches, and their numbers as lower_rows, upper_rows and size"
             )
-        if rows <= self.size:
+        if rows <= self.size and len(drawn) == rows:
             return Block(0, 1.0)
         number = int(drawn[0]) // self.size if len(drawn) else 0
         expected = torch.arange(number * self.size, min((number + 1) * self.size, rows), device=drawn.device)

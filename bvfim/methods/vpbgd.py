@@ -47,7 +47,7 @@ class VPBGD(Method[VPBGDState]):
         x_lr: :math:`\alpha`, a number or a schedule, like all up to ``gamma``.
         y_lr: :math:`\beta`.
         z_lr: :math:`\eta`.
-        gamma: the weight of the gap. The paper's networks let it rise from 0, as
+        gamma: the weight of the gap. The paper's linear network lets it rise from 0, as
             ``bvfim.schedules.linear(0.0, 0.2, 30_000)`` does.
         z_steps: T.
 

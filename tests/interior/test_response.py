@@ -43,3 +43,13 @@ def test_a_start_at_the_edge_of_its_slack_does_not_creep():
     solution = bvfim.solve(test.problem, x, y, bvfim.AdaptiveBVFIM(starts=4, seed=4100))
     assert solution.status is bvfim.Status.CONVERGED
     assert solution.steps < 60
+
+
+@pytest.mark.parametrize(("low", "x"), [(0.0, 0.0), (0.3, 0.3)])
+def test_a_start_where_f_has_no_slope_is_not_called_solved(low, x):
+    # The weight of the equality comes from f's slope at the start, which is zero: u has to follow x all the same.
+    problem = bvfim.Problem(
+        lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - low) ** 2).sum(), lower_equalities=lambda x, y: y - x
+    )
+    solution = bvfim.solve(problem, at(x, x), at(x + 0.1, x + 0.1), bvfim.AdaptiveBVFIM())
+    assert solution.upper < 1e-2 or solution.status is not bvfim.Status.CONVERGED

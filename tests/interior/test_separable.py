@@ -58,10 +58,8 @@ def test_one_entry_a_row_and_the_terms_of_constraints_are_found_from_few_gradien
         (lambda x, y: separate(x, y) + y[0] * y[1], lambda x, y: y.sum()),
         (lambda x, y: separate(x, y) + x[0] * y.sum(), lambda x, y: y.sum()),
         (lambda x, y: separate(x, y) + (y.sum() ** 2) * 1e-2, lambda x, y: y.sum()),
-        (
-            separate,
-            lambda x, y: y.square().sum() - x.sum(),
-        ),  # a constraint that curves, where its multiplier is not zero
+        # a constraint that curves, where its multiplier is not zero
+        (separate, lambda x, y: y.square().sum() - x.sum()),
     ],
 )
 def test_what_does_not_have_this_form_is_not_claimed_to(lower, equality):
@@ -86,7 +84,7 @@ def test_places_are_read_from_signs():
 @pytest.mark.long
 def test_the_gradients_of_a_large_problem_are_hardly_more_than_those_of_a_small_one():
     counts = []
-    for n in (3, 40):
+    for n in (3, 60):
         test = bvfim.testproblems.lv_hba(n)
         x, y = torch.full_like(test.x, -20.0), torch.full_like(test.y, 10.0)
         solution = bvfim.solve(test.problem, x, y, bvfim.AdaptiveBVFIM(), refit=False)
@@ -94,3 +92,28 @@ def test_the_gradients_of_a_large_problem_are_hardly_more_than_those_of_a_small_
         assert solution.upper == pytest.approx(test.upper, rel=1e-3)
         counts.append(solution.evaluations["upper"] + solution.evaluations["lower"])
     assert counts[1] < 2 * counts[0]
+
+
+def test_flat_entries_are_measured_or_not_claimed():
+    flat = torch.logspace(0, -8, N, dtype=D)
+    got, K, _, _ = found(
+        lambda x, y: (flat * y**2).sum() / 2 - (x * y[:M]).sum(), lower_constraints=lambda x, y: y.sum() - 1e3
+    )
+    for one, known in zip(got.K, got.known, strict=True):
+        assert not known or torch.allclose(one.diagonal(), K[0].diagonal(), rtol=1e-2, atol=0)
+
+
+def test_multipliers_that_follow_x_are_in_C():
+    problem = bvfim.Problem(
+        lambda x, y: x.sum() + y.sum(),
+        lambda x, y: (y**2).sum() + (y[:M] * x).sum(),
+        lower_equalities=lambda x, y: y.sum() + x.sum(),
+    )
+    x, z = random(1, M, seed=1), random(1, N, seed=2)
+    batch = Batch(problem, Space(x[0], [None]), Space(z[0], [None]), torch.zeros(1, 3, dtype=torch.long))
+    terms = blank(layout(problem, x[0], z[0], None), x)
+    terms = terms._replace(cap=torch.inf * terms.cap, slope=terms.slope + 0.5)
+    batch.augmented = Augmented(layout(problem, x[0], z[0], None), terms)
+    got = separable(batch.at(x, torch.arange(1)), z)
+    assert got.known.all()
+    assert batch.counts[0, 1] < 15
