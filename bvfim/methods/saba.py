@@ -75,9 +75,9 @@ class SABA(Estimator[SABAState]):
 
     with n blocks of equal size; others are weighed by their rows. v begins at zero, so that the first estimate is
     :math:`F_x`. The variance goes to zero with the distance to the solution, so that constant steps converge: linearly
-    where the bilevel problem is strongly convex. :math:`D_x` is the estimate, along which an optimiser moves x, such as SGD. With
-    a set Y, v stays among the directions that are free at y. Memory: two trees like y and one like x for each block of
-    f, one of each for each block of F. SABA runs in one process: memories belong to the rows of all.
+    where the bilevel problem is strongly convex. :math:`D_x` is the estimate, along which an optimiser moves x, such as
+    SGD. With a set Y, v stays among the directions that are free at y. Memory: two trees like y and one like x for each
+    block of f, one of each for each block of F. SABA runs in one process: memories belong to the rows of all.
 
     **Rows.** Batches are blocks of row numbers, drawn by ``bvfim.Shuffled(rows, size, blocks=True)``, or two such
     streams in :class:`bvfim.Batches`; objectives are means over the rows that they are given. Without batches all rows

@@ -38,9 +38,9 @@ class SOBA(Estimator[SOBAState]):
     and :math:`D_x` is the estimate, along which an optimiser moves x. With a set Y, v stays among the directions that
     are free at y. A step takes a gradient of F, one of f and a product with its second derivatives: memory O(m + n).
 
-    v begins at zero, so that the first estimate is :math:`F_x` alone. With batches and constant steps it ends at a floor
-    of noise; the paper lets both steps go down like :math:`k^{-1/2}`, which ``lr=bvfim.schedules.power(0.1, -0.5)`` and
-    a scheduler of x do.
+    v begins at zero, so that the first estimate is :math:`F_x` alone. With batches and constant steps it ends at a
+    floor of noise; the paper lets both steps go down like :math:`k^{-1/2}`, which
+    ``lr=bvfim.schedules.power(0.1, -0.5)`` and a scheduler of x do.
 
     Args:
         lr: :math:`\rho`, a number or a schedule of the upper step.
