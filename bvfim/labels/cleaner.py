@@ -30,7 +30,6 @@ from bvfim.labels.inputs import (
     require_values,
     stacked,
     taken,
-    terms,
 )
 from bvfim.labels.modules import TorchClassifier
 from bvfim.labels.sentences import Embed
@@ -248,7 +247,7 @@ class LabelCleaner(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: i
 
     def _predicted(self, rows: Any) -> Array:
         parts = self._inputs.view(rows)
-        return self._mixture.predict(self._inputs.of(parts), terms(parts))
+        return self._mixture.predict(self._inputs.of(parts), self._inputs.view.words(parts))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if reset:
@@ -340,7 +339,7 @@ def best(
     view = View(rows, embed)
     parts = view(rows)
     options = Inputs.options(view, parts)
-    labels = codes[:noisy], codes[noisy:], classes, terms(parts)
+    labels = codes[:noisy], codes[noisy:], classes, view.words(parts)
     data = [mixture.TrainingRows(inputs.of(parts), *labels) for inputs in options]
     first = [mixture.fit(own, seed, config.short()).likelihood for own in data]
     chosen = int(np.argmax(first))

@@ -108,12 +108,10 @@ class View:
             return self._table(X)
         return [X.tocsr().astype(np.float64) if sparse.issparse(X) else flattened(X).astype(np.float64)]
 
-
-def terms(parts: list[Any]) -> Any:
-    """The terms of the sentences in some rows, or a sparse matrix of them as it is; None where there are none."""
-    found = [part for part in parts if sparse.issparse(part)]
-    joined = sparse.hstack(found).tocsr() if found else None
-    return joined if joined is None or not joined.nnz or joined.data.min() >= 0.0 else None
+    def words(self, parts: list[Any]) -> Any:
+        """The terms of a table's sentences; None where there are none. A sparse matrix of numbers is numbers."""
+        found = [part for part in parts if sparse.issparse(part)] if self._table is not None else []
+        return sparse.hstack(found).tocsr() if found else None
 
 
 class _Part:

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 import bvfim
 from bvfim.core.extras import MissingExtraError
-from bvfim.labels.inputs import View, terms
+from bvfim.labels.inputs import View
 from bvfim.labels.mixture import Config, TrainingRows, reading
 from bvfim.labels.sentences import Terms, are_sentences, model_of
 
@@ -46,18 +47,20 @@ def test_sentences_are_long_and_hardly_come_twice(different, rows, long, expecte
 
 def test_a_table_is_split_into_sentences_and_all_else():
     frame = said(60)[0].assign(size=np.arange(60.0), colour=["red", "blue"] * 30)
-    plain, text = View(frame)(frame)
+    view = View(frame)
+    plain, text = view(frame)
     assert plain.shape == (60, 3)
     np.testing.assert_allclose(np.sqrt(text.multiply(text).sum(1)), 1.0)
-    assert terms([plain, text]).shape == text.shape
+    assert view.words([plain, text]).shape == text.shape
     embedded = View(frame, lambda texts: [[len(t), 1.0] for t in texts])(frame)
     assert [part.shape[1] for part in embedded] == [3, text.shape[1], 2]
 
 
 def test_what_is_not_text_has_no_terms():
-    assert terms([np.ones((3, 2))]) is None
     frame = pd.DataFrame({"a": [1.0, 2.0]})
-    assert terms(View(frame)(frame)) is None
+    for rows in (np.ones((3, 2)), sparse.csr_matrix(np.ones((3, 2))), frame):
+        view = View(rows)
+        assert view.words(view(rows)) is None
 
 
 @pytest.mark.parametrize("trusted", [0, 20])
