@@ -151,7 +151,8 @@ class Barrier:
             self._measure(rows[due], at.take(due), tried.z[due])
         if self.multipliers is not None:
             own = (~self.curvature.known[rows]).nonzero()[:, 0]
-            self.multipliers.notice(rows[own], at.take(own), tried.z[own], w[own])
+            if len(own):
+                self.multipliers.notice(rows[own], at.take(own), tried.z[own], w[own])
         slack = self.settings.mu2[rows] - tried.gap
         weight = self.settings.tau[rows] / slack
         of_F, of_f = at.barrier_grads(y, tried.z, weight)

@@ -53,3 +53,11 @@ def test_a_start_where_f_has_no_slope_is_not_called_solved(low, x):
     )
     solution = bvfim.solve(problem, at(x, x), at(x + 0.1, x + 0.1), bvfim.AdaptiveBVFIM())
     assert solution.upper < 1e-2 or solution.status is not bvfim.Status.CONVERGED
+
+
+@pytest.mark.long
+def test_starts_whose_curvature_is_known_are_not_looked_at_for_pairs():
+    [test] = [t for t in bvfim.testproblems.constrained() if t.name == "LiuHart1994"]
+    [(x, y)] = bvfim.testproblems.starts(test, 1, 42)
+    solution = bvfim.solve(test.problem, x, y, bvfim.AdaptiveBVFIM(starts=2, seed=4200), steps=8, refit=False)
+    assert solution.steps == 8  # it raised an error at the first start whose curvature was known
