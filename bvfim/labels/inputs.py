@@ -99,7 +99,7 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """Whether the first part is all that is no sentence."""
+        """Whether there is a first part, which holds all but the sentences."""
         return self._table is None or self._table.plain
 
     def __call__(self, X: Any) -> list[Any]:
