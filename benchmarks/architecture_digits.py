@@ -28,74 +28,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 import bvfim
-from bvfim import data
 from bvfim.reports.report import machine
+from bvfim.reproduce.experiments.architecture import EDGES, OPERATIONS, Network, Search, network
 
-WIDTH, CLASSES, SIZE, STEPS, RETRAIN, RANDOM = 16, 2, 64, 1000, 1000, 10
-EDGES = [(i, j) for j in range(1, 4) for i in range(j)]
-OPERATIONS = ("zero", "identity", "relu", "tanh", "mean")
+STEPS, RETRAIN, RANDOM = 1000, 1000, 10
 RIVALS = {
     f"TRHG({steps}, keep=1, lr={lr}), Adam {x_lr}": (bvfim.TRHG(steps, 1, lr), partial(torch.optim.Adam, lr=x_lr))
     for steps, lr, x_lr in ((1, 0.1, 0.003), (1, 0.1, 0.01), (5, 0.1, 0.01), (5, 0.1, 0.03))
 }
 COLUMNS = ["test", "test without zero", "F anew", "seconds", "steps", "share"]
-Network = dict[str, Tensor]
 
 
-def network(x: Tensor, y: Network, inputs: Tensor) -> Tensor:
-    """The logits of the mixture."""
-    shares = torch.softmax(x, 1)
-    nodes: list[Any] = [functional.linear(inputs, y["in"], y["in bias"]), 0.0, 0.0, 0.0]
-    for e, (i, j) in enumerate(EDGES):
-        h = nodes[i]
-        inner = functional.linear(h, y["edges"][e], y["edge biases"][e])
-        relu, tanh = inner[:, :WIDTH].relu(), inner[:, WIDTH:].tanh()
-        mean = (h + h.roll(1, 1) + h.roll(-1, 1)) / 3
-        mixed = shares[e, 1] * h + shares[e, 2] * relu + shares[e, 3] * tanh + shares[e, 4] * mean
-        nodes[j] = nodes[j] + mixed
-    return functional.linear(nodes[-1], y["out"], y["out bias"])
-
-
-def start(seed: int) -> Network:
-    """Uniform in 1/sqrt(fan-in), as torch.nn.Linear starts."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape: int) -> Tensor:
-        return (2 * torch.rand(shape, generator=generator) - 1) / shape[-1] ** 0.5
-
-    inner = {"edges": uniform(len(EDGES), 2 * WIDTH, WIDTH), "edge biases": torch.zeros(len(EDGES), 2 * WIDTH)}
-    ends = {"in": uniform(WIDTH, 64), "in bias": torch.zeros(WIDTH)}
-    return {**ends, **inner, "out": uniform(CLASSES, WIDTH), "out bias": torch.zeros(CLASSES)}
-
-
-class Search:
-    """The rows of one seed, the problem on them, and what judges an x."""
-
-    def __init__(self, seed: int) -> None:
-        parts = data.load("digits")
-        inputs = np.concatenate([parts.train.inputs, parts.test.inputs])
-        labels = np.concatenate([parts.train.labels, parts.test.labels])
-        order = np.random.default_rng(seed).permutation(len(labels))
-        self.inputs = torch.from_numpy(inputs[order] - inputs[order[:1200]].mean(0))
-        self.x = torch.zeros(len(EDGES), len(OPERATIONS))
-        self.labels, self.y = torch.from_numpy(labels[order] % CLASSES), start(seed)
-
-    def loss(self, x: Tensor, y: Network, i: Tensor) -> Tensor:
-        """The cross-entropy on some rows."""
-        return functional.cross_entropy(network(x, y, self.inputs[i]), self.labels[i])
-
-    def problem(self, seed: int) -> tuple[bvfim.Problem, bvfim.Batches]:
-        """F on rows 600 to 1199, f on rows 0 to 599."""
-        problem = bvfim.Problem(lambda x, y, i: self.loss(x, y, 600 + i), self.loss)
-        streams = [bvfim.Shuffled(600, SIZE, 2 * seed + j) for j in (0, 1)]
-        return problem, bvfim.Batches(upper=streams[0], lower=streams[1])
+class Judged(Search):
+    """The problem, and what judges an x."""
 
     def anew(self, x: Tensor) -> Network:
         """The network trained from the start at a fixed x."""
@@ -133,7 +84,7 @@ class Search:
 
 def measured(seed: int, note: Callable[[dict[str, Any]], None], steps: int, random: int) -> None:
     """All methods on one seed."""
-    search = Search(seed)
+    search = Judged(seed)
     ours = search.solved(bvfim.StochasticBVFIM(), None, steps)
     note({"method": "StochasticBVFIM", "seed": seed, **ours})
     for name, how in RIVALS.items():

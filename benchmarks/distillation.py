@@ -20,50 +20,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 import bvfim
-from bvfim import data
 from bvfim.reports.report import machine
-from bvfim.reproduce.experiments.cleaning import network, start
+from bvfim.reproduce.experiments.cleaning import network
+from bvfim.reproduce.experiments.distillation import TRAIN, Distillation
 
-HIDDEN, CLASSES, SIZE, TRAIN, STEPS, RHG_STEPS = 32, 10, 100, 1200, 1000, 500
+STEPS, RHG_STEPS = 1000, 500
 METHODS: dict[str, tuple[Any, Any, int]] = {
     "StochasticBVFIM": (bvfim.StochasticBVFIM(), None, STEPS),
     "RHG(30, 0.3), restart": (bvfim.RHG(30, 0.3, start="restart"), partial(torch.optim.Adam, lr=0.03), RHG_STEPS),
 }
 
 
-class Distillation:
-    """The rows of one seed, the problem on them, and the starts."""
-
-    def __init__(self, seed: int, images: int) -> None:
-        parts = data.load("digits")
-        inputs = np.concatenate([parts.train.inputs, parts.test.inputs])
-        labels = np.concatenate([parts.train.labels, parts.test.labels])
-        order = np.random.default_rng(seed).permutation(len(labels))
-        self.inputs = torch.from_numpy(inputs[order] - inputs[order[:TRAIN]].mean(0))
-        self.labels = torch.from_numpy(labels[order])
-        chosen = torch.cat([torch.nonzero(self.labels[:TRAIN] == c)[:images, 0] for c in range(CLASSES)])
-        self.x, self.given = self.inputs[chosen], self.labels[chosen]
-        self.y, self.other = (start(inputs.shape[1], HIDDEN, CLASSES, s) for s in (seed, seed + 1000))
-        self.problem = bvfim.Problem(self.upper, self.lower)
-
-    def upper(self, x: Tensor, y: dict[str, Tensor], i: Tensor) -> Tensor:
-        """F, on real rows."""
-        return functional.cross_entropy(network(y, self.inputs[i], "relu"), self.labels[i])
-
-    def lower(self, x: Tensor, y: dict[str, Tensor], i: Tensor) -> Tensor:
-        """f, on the synthetic images."""
-        return functional.cross_entropy(network(y, x, "relu"), self.given)
-
-    def batches(self, seed: int) -> bvfim.Shuffled:
-        """Of real training rows."""
-        return bvfim.Shuffled(TRAIN, SIZE, seed)
+class Judged(Distillation):
+    """The rows, the problem and what judges an x."""
 
     def accuracy(self, y: dict[str, Tensor]) -> float:
         """On the rows that nobody has seen."""
@@ -103,7 +77,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
     for seed in range(chosen.seeds):
-        task = Distillation(seed, chosen.images)
+        task = Judged(seed, chosen.images)
         for name, (method, optimizer, steps) in METHODS.items():
             found = task.solved(method, optimizer, max(1, round(chosen.share * steps)))
             rows.append({"method": name, "seed": seed, **found})

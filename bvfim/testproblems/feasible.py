@@ -199,7 +199,7 @@ def _slsqp(
     def with_slope(v: Any) -> tuple[float, Any]:
         point = torch.from_numpy(v.copy()).requires_grad_()
         value = objective(point)
-        (slope,) = torch.autograd.grad(value, point, allow_unused=True)
+        slope = torch.autograd.grad(value, point, allow_unused=True)[0] if value.requires_grad else None
         return float(value.detach()), (torch.zeros_like(point) if slope is None else slope).numpy()
 
     stated = [{"type": "eq", **of(constraints, equal, 1.0)}] if equal.any() else []

@@ -23,6 +23,8 @@ AMONG = 1e-6
 root."""
 LOWEST, SPREAD_OUT = 8, 16
 """f is minimised from so many of the random points, the lowest; or, to find all of its minima, from so many of any."""
+SAME = 1e-5
+"""Points no further apart than this, relative to their size, are one minimiser: a search from either ends alike."""
 REACH = 10.0
 """Points are drawn from the box of y, as far as it lies within this of zero."""
 
@@ -153,22 +155,51 @@ def worst_upper(test: TestProblem, x: Tensor, y: Tensor, samples: int = 64, seed
         >>> print(round(worst_upper(test, torch.ones(1).double(), torch.zeros(1).double()), 4))
         1.0
     """
-    require_extras("the worst of several lower-level solutions", "labels")
-    problem, points, x = test.problem.counted_anew(), _points(test, samples, seed), x.detach()
-    minima = _minima(problem, x, [y, test.y, *points[:SPREAD_OUT]], points)
+    return -_lowest_followed(test, x, [y, test.y], _points(test, samples, seed), -1.0)
+
+
+def best_upper(test: TestProblem, x: Tensor, samples: int = 64, seed: int = 0) -> float:
+    """The smallest F among the lower-level solutions at x, which is what a leader gets from an optimistic follower.
+
+    Found like the largest; it depends on x alone, so that a y of any solver plays no part in it.
+
+    Example:
+        >>> import torch, bvfim
+        >>> from bvfim.testproblems.judge import best_upper
+        >>> toy = bvfim.testproblems.sine()
+        >>> abs(best_upper(toy, toy.x) - toy.upper) < 1e-2
+        True
+    """
+    return _lowest_followed(test, x, [test.y], _points(test, samples, seed), 1.0)
+
+
+def _lowest_followed(test: TestProblem, x: Tensor, known: list[Tensor], points: Tensor, sign: float) -> float:
+    """The smallest F, or negative F, among the lower-level solutions at x."""
+    require_extras("the best or the worst of several lower-level solutions", "labels")
+    problem, x = test.problem.counted_anew(), x.detach()
+    minima = _minima(problem, x, [*known, *points[:SPREAD_OUT]], points)
     lowest = min(f for _, f in minima)
     allowed = lowest + AMONG * (1 + abs(lowest))
     region = Region(
         lambda y: problem.call("lower", x, y, None).reshape(1) - allowed, torch.tensor([False]),
-        *bounds(problem.y_set, y), y,
+        *bounds(problem.y_set, test.y), test.y,
     )  # fmt: skip
 
-    def negative(y: Tensor) -> Tensor:
-        return -problem.call("upper", x, y, None)
+    def signed(y: Tensor) -> Tensor:
+        return sign * problem.call("upper", x, y, None)
 
-    among = [start for start, f in minima if f <= allowed]
-    ends = [end for start in among if (end := region.lowest(negative, start)) is not None]
-    return max(-float(negative(end).detach()) for end in [*among, *ends])
+    among = _apart([start for start, f in minima if f <= allowed])
+    ends = [end for start in among if (end := region.lowest(signed, start)) is not None]
+    return min(float(signed(end).detach()) for end in [*among, *ends])
+
+
+def _apart(points: list[Tensor]) -> list[Tensor]:
+    """Those of the points that are not the same as an earlier one."""
+    kept: list[Tensor] = []
+    for point in points:
+        if all(bool((point - other).abs().max() > SAME * (1 + point.abs().max())) for other in kept):
+            kept.append(point)
+    return kept
 
 
 def _points(test: TestProblem, count: int, seed: int) -> Tensor:

@@ -20,15 +20,6 @@ def script(monkeypatch):
             del sys.modules[name]
 
 
-def test_one_operation_an_edge_is_what_it_says(script):
-    network = script("architecture_digits")
-    y, inputs = network.start(0), torch.rand(3, 64)
-    chosen = torch.tensor([1, 0, 1, 0, 0, 1])  # identities along 0 - 1 - 2 - 3, and nothing else
-    x = 1e4 * torch.nn.functional.one_hot(chosen, 5).float()
-    expected = (inputs @ y["in"].T) @ y["out"].T
-    torch.testing.assert_close(network.network(x, y, inputs), expected)
-
-
 def test_a_rivals_best_numbers_are_chosen_one_by_one(script):
     looks = script("few_trusted_mnist").Looks(None, 100)
     looks.rows = [
