@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bvfim import schedules as schedules
     from bvfim import sets as sets
     from bvfim import testproblems as testproblems
+    from bvfim.adviser.advice import Advice as Advice
+    from bvfim.adviser.advice import advise as advise
     from bvfim.core.batches import Batches as Batches
     from bvfim.core.batches import Shuffled as Shuffled
     from bvfim.core.check import HypergradientCheck as HypergradientCheck
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
 
 MODULES = ("callbacks", "checkpoint", "dynamics", "methods", "schedules", "sets", "testproblems")
 NAMES = {
+    "bvfim.adviser.advice": ("Advice", "advise"),
     "bvfim.core.batches": ("Batches", "Shuffled"),
     "bvfim.core.check": ("HypergradientCheck", "Verdict", "check_hypergradient"),
     "bvfim.core.compare": ("compare",),

@@ -26,7 +26,7 @@ SOLVER = [
     "core.lower_minimum", "core.refit", "callbacks", "core.solve",
     "core.batched", "core.refit_many",
     "core.solve_many",
-    "core.hypergradient", "core.memory", "core.check", "core.compare", "core.compare_followers",
+    "core.hypergradient", "core.memory", "core.check", "core.compare", "core.compare_followers", "adviser",
     "testproblems", "core",
 ]  # fmt: skip
 """The solver, from the bottom up."""

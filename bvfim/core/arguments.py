@@ -62,10 +62,10 @@ def check_steps(steps: object, name: str = "steps") -> None:
         raise MethodError(f"{name} must be a whole number of at least 0, not {steps!r}")
 
 
-def check_time_limit(limit: object) -> None:
+def check_time_limit(limit: object, name: str = "time_limit") -> None:
     """Reject anything that is not a number of seconds."""
     if limit is not None and not _at_least_zero(limit):
-        raise MethodError(f"time_limit must be a number of seconds, at least 0, not {limit!r}")
+        raise MethodError(f"{name} must be a number of seconds, at least 0, not {limit!r}")
 
 
 def check_tol(tol: object) -> None:
