@@ -23,7 +23,7 @@ from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
 ALIKE = 0.5
-"""A product is what differences say where it is off by less than this share: a network of ReLUs has kinks in between."""
+"""A product is what differences say where it is off by less than this share: ReLUs have kinks in between."""
 GENTLE = 5
 """Iterations of L-BFGS on a single draw."""
 LANCZOS = 12

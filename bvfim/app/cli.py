@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from bvfim.app import cli_clean
+from bvfim.app import cli_advise, cli_clean
 from bvfim.app.cli_bench import bench_app
 from bvfim.app.terminal import (
     Device,
@@ -44,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.command("clean")(cli_clean.clean)
+app.command("advise")(cli_advise.advise)
 
 EXPERIMENTS = {
     "toy": ("toy", "basins", "sizes"),

@@ -26,7 +26,8 @@ def test_it_answers_for_a_small_problem_and_its_answer_runs(monkeypatch):
     monkeypatch.setattr(advice, "LONGEST", 60.0)  # so that a busy machine changes nothing
     given = bvfim.advise(PROBLEM, START, START, seconds=300)
     solution = bvfim.solve(PROBLEM, START, START, **given.options)
-    assert isinstance(given.method, bvfim.AdaptiveBVFIM) and given.optimizer is None
+    assert isinstance(given.method, bvfim.AdaptiveBVFIM)
+    assert given.optimizer is None
     assert solution.upper == pytest.approx(0, abs=1e-3)
     assert [t.status for t in given.trials] == [Status.CONVERGED]
     assert "came to its end" in given.reasons[-1]
@@ -51,15 +52,18 @@ def test_batches_and_random_numbers_are_left_as_they_were():
     bvfim.advise(problem, x, y, stream, seconds=2)
     assert stream.state_dict() == before
     assert torch.equal(torch.get_rng_state(), random)
-    assert torch.equal(x, START) and torch.equal(y, START)
+    assert torch.equal(x, START)
+    assert torch.equal(y, START)
 
 
 def test_the_runner_up_takes_over_where_it_is_clearly_ahead():
     first, second = TOLD.best, TOLD.second
     kept = advice.after(TOLD, (trial(first, 1.0), trial(second, 0.97)), 10)
     turned = advice.after(TOLD, (trial(first, 1.0), trial(second, 0.5)), 10)
-    assert (kept.best, kept.second) == (first, second) and "clearly" not in kept.reasons[-1]
-    assert (turned.best, turned.second) == (second, first) and "clearly ahead" in turned.reasons[-1]
+    assert (kept.best, kept.second) == (first, second)
+    assert "clearly" not in kept.reasons[-1]
+    assert (turned.best, turned.second) == (second, first)
+    assert "clearly ahead" in turned.reasons[-1]
     assert turned.steps == 100  # ten seconds, a tenth each
     assert kept.steps == 500  # AdaptiveBVFIM ends by itself
 
@@ -95,7 +99,8 @@ def test_a_trial_of_draws_with_a_lower_level_each_starts_y_anew_in_each():
 def test_a_trial_says_what_a_method_refuses():
     problem = bvfim.Problem(PROBLEM.upper, PROBLEM.lower, lower_constraints=lambda x, y: y - x)
     found = tried(problem, START, START, None, Candidate(bvfim.RHG(), 0.1), 1.0, False, False)
-    assert found.failed and "constraints" in found.error
+    assert found.failed
+    assert "constraints" in found.error
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,8 @@ def test_ritz_values_of_a_long_y_lie_within_the_spectrum_and_near_its_upper_end(
     at = at_of(lambda x, y: y @ A @ y / 2 - x @ y, x)
     found, true = probes.ritz(lambda v: probes.product(at, x, v), x), torch.linalg.eigvalsh(A)
     assert len(found) == probes.LANCZOS
-    assert true[0] - 1e-6 <= found[0] and 0.97 * true[-1] <= found[-1] <= true[-1] + 1e-6
+    assert true[0] - 1e-6 <= found[0]
+    assert 0.97 * true[-1] <= found[-1] <= true[-1] + 1e-6
 
 
 def test_a_product_that_is_not_finite_gives_no_curvature():
@@ -62,7 +63,8 @@ def test_wells_of_different_depth_are_counted(shift, count):
     x = torch.zeros(1, dtype=torch.float64)
     at = at_of(lambda x, y: ((y**2 - 1) ** 2 + shift * y).sum() + 0 * x.sum(), x)
     found = probes.lower_level(at, x + 0.9, 100, whole=True)
-    assert found.minima == count and found.reached
+    assert found.minima == count
+    assert found.reached
     assert found.fall == pytest.approx(float(at.lower(x + 0.9) - at.lower(x + (1 if shift == 0 else 0.9598))), abs=1e-3)
 
 
@@ -120,7 +122,8 @@ def test_facts_of_draws_with_a_lower_level_each():
         lower = lambda x, y, i, t=targets: ((A[i] @ y - t[i]) ** 2).mean() + 0 * x.sum()  # noqa: E731
         problem = bvfim.Problem(lambda x, y: ((y - x) ** 2).sum(), lower)
         facts = probed(problem, x, x, list(range(16)))
-        assert facts.batches and facts.sampled
+        assert facts.batches
+        assert facts.sampled
         assert (facts.common < 0.2) if own else (facts.common > 0.8)
 
 
@@ -128,4 +131,5 @@ def test_a_problem_with_constraints_is_not_descended_without_them():
     x = torch.zeros(2, dtype=torch.float64)
     problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: -y.sum(), lower_constraints=lambda x, y: y - x)
     facts = probed(problem, x, x, None)
-    assert facts.stated == ("lower_constraints",) and math.isnan(facts.largest)
+    assert facts.stated == ("lower_constraints",)
+    assert math.isnan(facts.largest)

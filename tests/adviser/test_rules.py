@@ -75,7 +75,8 @@ def test_several_minima_get_several_starts():
 def test_steps_are_those_that_the_probes_measured():
     """The step on y is one over the largest curvature, that on x a share of its length."""
     found = rules.implicit(PLAIN)
-    assert found.method.lr == 0.25 and found.lr == 0.2
+    assert found.method.lr == 0.25
+    assert found.lr == 0.2
     assert found.method.cg_steps == rules.PRODUCTS * 2  # the square root of the condition number
     assert rules.anew(PLAIN).method.steps == 30
     assert rules.anew(PLAIN._replace(descent=5000)).method.steps == rules.LONG_RUN
