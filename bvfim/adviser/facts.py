@@ -28,12 +28,12 @@ class Facts(NamedTuple):
 
     Attributes:
         m, n: the entries of x and of y.
-        batches: whether there are batches; ``sampled``: whether f differs from draw to draw.
+        batches: whether there are batches; sampled: whether f or its gradient differs from draw to draw.
         stated: the kinds of constraints; follower: whom it is solved for.
         seconds: of one gradient of f.
         twice: whether f can be differentiated twice.
-        largest, smallest: the largest curvature of f at the start and at the end of a descent, and the smallest at its
-            end; not a number where none could be had.
+        largest, smallest: the largest size of a curvature of f at the start or at the end of a descent, and the
+            smallest curvature at its end; not a number where none could be had.
         fall: what f falls by in a descent; descent: the gradients of f that it took; reached: whether it came to
             its end.
         minima: how many minima of different value the descents from scattered starts found.
@@ -90,7 +90,7 @@ def probed(problem: Problem, x: Tree, y: Tree, batches: Any, budget: float = 2.0
     ats = [own.at(x, batch) for batch in drawn]
     at = ats[0]
     slopes = [at.lower_grad(y) for at in ats]
-    sampled = any(not torch.equal(f, slopes[0][0]) for f, _ in slopes[1:])
+    sampled = any(not tree.equal(found, slopes[0]) for found in slopes[1:])
     began = time.perf_counter()
     at.lower_grad(y)
     seconds = max(time.perf_counter() - began, 1e-6)

@@ -26,7 +26,7 @@ def advise(
     Exit codes: 0 done, 2 invalid input.
     """
     from bvfim.adviser import advise as advised
-    from bvfim.app import problem_file, python_file
+    from bvfim.app import problem_file
 
     problem_file.seed_everything(seed)
     try:

@@ -133,3 +133,20 @@ def test_a_problem_with_constraints_is_not_descended_without_them():
     facts = probed(problem, x, x, None)
     assert facts.stated == ("lower_constraints",)
     assert math.isnan(facts.largest)
+
+
+def test_draws_that_agree_in_value_alone_are_draws_all_the_same():
+    """At y = 0 a softmax says the same of every label, and its gradient does not."""
+    x = torch.zeros(3, dtype=torch.float64)
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y, i: torch.logsumexp(y, 0) - y[i] + 0 * x.sum())
+    facts = probed(problem, x, x, [0, 1, 2])
+    assert facts.sampled
+    assert facts.common < 0
+
+
+def test_a_concave_f_has_a_step_all_the_same():
+    x = torch.zeros(1, dtype=torch.float64)
+    problem = bvfim.Problem(
+        lambda x, y: (y**2).sum(), lambda x, y: -2 * (y - x) ** 2 @ torch.ones(1).double(), y_set=bvfim.Box(-1, 1)
+    )
+    assert probed(problem, x, x + 0.1, None).largest == pytest.approx(4, rel=1e-3)
