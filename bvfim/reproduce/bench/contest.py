@@ -6,10 +6,12 @@ Both the defaults and the best then run on other seeds, and it is these that are
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,8 +19,10 @@ import torch
 
 from bvfim.methods import ALL, by_name
 from bvfim.reports.describe import slug
-from bvfim.reports.report import Results
+from bvfim.reports.files import write_whole
+from bvfim.reports.report import Results, machine
 from bvfim.reproduce.bench import contest_report
+from bvfim.reproduce.bench.contest_figures import BEST
 from bvfim.reproduce.bench.contest_run import NO_STEP, REFUSED, loaded, rows
 from bvfim.reproduce.bench.contest_settings import DEFAULTS, Setting, settings
 from bvfim.reproduce.bench.jobs import Job, jobs
@@ -27,7 +31,6 @@ from bvfim.status import DataError, no_such
 
 TUNING = 0
 """The seed that settings are chosen on."""
-BEST = "best of grid"
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,15 @@ def run(config: Config, how: How = How()) -> Results:
     return contest_report.results(looks(config, how), config.budget_scale, config.tries)
 
 
+def keep(path: Path, results: Results, config: Config) -> None:
+    """Write the ends of all runs as JSON, with the command, the config, versions and the machine."""
+    command = f"bvfim bench rivals --seeds {config.seeds} --budget-scale {config.budget_scale:g} --tries {config.tries}"
+    command += f" --only '{';'.join(config.only)}'" * bool(config.only)
+    command += f" --methods {','.join(config.methods)}" * bool(config.methods)
+    about = {"config": asdict(config), "machine": machine()}
+    write_whole(path, (json.dumps(contest_report.recorded(results, command, about), indent=1) + "\n").encode())
+
+
 def looks(config: Config, how: How = How()) -> pd.DataFrame:
     """All looks at all runs, a row each; the column ``as`` says as what a run counts: defaults, best of grid, tried."""
     pairs = list(_pairs(config))
@@ -127,7 +139,7 @@ def tried(config: Config, job: Job, kind: type[Any]) -> pd.DataFrame:
         found += rows(job, setting, TUNING, config.budget_scale * job.budget, looked=False)
         if found[0]["status"] == REFUSED or found[0]["said"] == NO_STEP:
             break
-    return pd.DataFrame(found).assign(**{"as": "tried"})
+    return pd.DataFrame(found).assign(**{"as": contest_report.TRIED})
 
 
 def best(tried: pd.DataFrame, given: list[Setting]) -> Setting:

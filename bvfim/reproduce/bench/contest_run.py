@@ -88,7 +88,12 @@ def rows(job: Job, setting: Setting, seed: int, budget: float, looked: bool) -> 
         budget: CPU seconds.
         looked: whether to judge it on the way, too.
     """
-    about: Row = {"job": job.name, "family": job.family, "method": type(setting.method).__name__, "setting": setting.name}
+    about: Row = {
+        "job": job.name,
+        "family": job.family,
+        "method": type(setting.method).__name__,
+        "setting": setting.name,
+    }
     about |= {"seed": seed, "start": start(job.name, seed)}
     posed = job.build(seed)
     watch, end, status, said = ran(posed, job, setting, seed, budget, SHARES if looked else ())
