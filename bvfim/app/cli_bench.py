@@ -168,3 +168,37 @@ def bench_time_to_result(
     results = time_to_result.run(config, How(prepared(out) / "parts", resume, track=parts("racing")))
     lead = "Accuracy and F1 of hyper-cleaning against the clock: StochasticBVFIM and its rivals."
     reported("bvfim bench time-to-result", lead, "time-to-result", config, results, out)
+
+
+@bench_app.command("rivals")
+def bench_rivals(
+    only: Annotated[
+        str,
+        typer.Option(help="Run only jobs whose name or kind contains one of these, separated by semicolons."),
+    ] = "",
+    methods: Annotated[str, typer.Option(help="Methods, comma-separated, e.g. rhg,meha; all by default.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to compare on; settings are chosen on 0.")] = 1,
+    budget_scale: Annotated[float, typer.Option(help="CPU seconds of a run, as a multiple of its job's budget.")] = 1.0,
+    tries: Annotated[int, typer.Option(min=1, max=4, help="Settings of a method, its defaults among them.")] = 3,
+    quick: Annotated[bool, typer.Option(help="Run two small jobs for a moment, to check that it runs.")] = False,
+    resume: Resume = False,
+    out: Out = Path("out/rivals"),
+) -> None:
+    """Run every method on seven kinds of jobs for the same CPU seconds: by default and with the best of a few settings.
+
+    What counts is what a judge gives for x alone, the same for all. Seven kinds
+    of jobs are the paper's toy, test problems with known optima, a penalty for
+    each feature, hyper-cleaning, few-shot learning, distillation, and the search
+    for an architecture. One core and all defaults take about two hours.
+    """
+    from bvfim.app.results import prepared, reported
+    from bvfim.reproduce.bench import contest
+    from bvfim.reproduce.experiments.resumable import How
+
+    names = tuple(filter(None, (part.strip() for part in only.split(";"))))
+    config = contest.Config(names, tuple(filter(None, listed(methods))), seeds, budget_scale, tries)
+    config = config.quick() if quick else config
+    results = contest.run(config, How(prepared(out) / "parts", resume, track=parts("running")))
+    lead = "Every method of the library on the same jobs, for the same seconds."
+    reported("bvfim bench rivals", lead, "rivals", config, results, out)
+    contest.keep(out / "rivals.json", results, config)

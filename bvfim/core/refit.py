@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -192,7 +192,17 @@ def judged(run: Run, solution: Solution) -> Solution:
 
 def gradients_of(solution: Solution) -> float:
     """What a run cost, in gradients."""
-    spent = solution.evaluations
+    return in_gradients(solution.evaluations)
+
+
+def in_gradients(spent: Mapping[str, int]) -> float:
+    """What evaluations cost, in gradients: a product counts as two, a value as a third of one.
+
+    Example:
+        >>> from bvfim.core.refit import in_gradients
+        >>> in_gradients({"upper": 1, "lower": 2, "hvp": 1, "jvp": 0, "forward": 3})
+        6.0
+    """
     return spent["upper"] + spent["lower"] + 2 * (spent["hvp"] + spent["jvp"]) + VALUE * spent["forward"]
 
 

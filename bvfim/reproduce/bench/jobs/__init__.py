@@ -6,7 +6,7 @@ They were written before any method was run on them: none is shaped to a method.
 from __future__ import annotations
 
 from bvfim.reproduce.bench.jobs import cleaning, digits, fewshot, known, penalties
-from bvfim.reproduce.bench.jobs.base import Job, Posed, judged
+from bvfim.reproduce.bench.jobs.base import Job, Posed, excess, is_near, judged
 
 
 def jobs() -> list[Job]:
@@ -20,4 +20,4 @@ def jobs() -> list[Job]:
     return [*known.jobs(), *penalties.jobs(), *cleaning.jobs(), *fewshot.jobs(), *digits.jobs()]
 
 
-__all__ = ["Job", "Posed", "jobs", "judged"]
+__all__ = ["Job", "Posed", "excess", "is_near", "jobs", "judged"]

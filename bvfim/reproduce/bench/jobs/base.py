@@ -52,6 +52,43 @@ class Job:
     build: Callable[[int], Posed]
 
 
+NEAR = 0.05
+"""A value is near the best where its excess is at most this: five per cent."""
+TRIFLE = 1e-3
+"""Of the fall from the start to the best: what is no further off than this is near, too, as where the best is zero."""
+
+
+def excess(value: float, best: float, start: float) -> float:
+    """How far a value is above the best, relative to the best, or to the fall from the start where the best is small.
+
+    At most ``NEAR`` exactly where value - best <= 0.05 |best|, or <= 0.001 (start - best).
+
+    Args:
+        value: what an x is worth; best: the lowest that anyone found, or the optimum; start: what the start is worth.
+
+    Example:
+        >>> from bvfim.reproduce.bench.jobs.base import excess
+        >>> excess(1.1, 1.0, 2.0).__round__(6), excess(0.1, 0.0, 100.0).__round__(6), excess(0.0, 0.0, 0.0)
+        (0.1, 0.05, 0.0)
+    """
+    over = value - best
+    if over <= 0:
+        return 0.0
+    scale = max(abs(best), TRIFLE / NEAR * (start - best))
+    return over / scale if scale > 0 else math.inf
+
+
+def is_near(value: float, best: float, start: float) -> bool:
+    """Whether a value counts as good as the best: the rule by which methods, and advice, are judged.
+
+    Example:
+        >>> from bvfim.reproduce.bench.jobs.base import is_near
+        >>> is_near(1.04, 1.0, 2.0), is_near(1.06, 1.0, 2.0), is_near(0.001, 0.0, 2.0)
+        (True, False, True)
+    """
+    return excess(value, best, start) <= NEAR * (1 + 1e-12)
+
+
 def judged(posed: Posed, x: Tree) -> float:
     """What x is worth: infinite where it, or its value, is not finite.
 
