@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from bvfim.reports.plots import legend, panels
 from bvfim.reproduce.bench.contest_settings import DEFAULTS
@@ -46,7 +47,10 @@ def profiles(looks: pd.DataFrame, budgets: Mapping[str, float]) -> Figure:
             axes[1, column].step([0.02, *moments, 1.2], [*share, share[-1]], where="post", **style)
         axes[0, column].set(title=f"{kind}", xscale="log", xlabel="above the best, relative to it", ylim=(0, 1))
         axes[0, column].axvline(NEAR, color="#808a94", linestyle=":")
+        axes[0, column].xaxis.set_major_formatter("{x:g}")
         axes[1, column].set(xscale="log", xlabel="share of the CPU seconds", xlim=(0.02, 1.2), ylim=(0, 1))
+        axes[1, column].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes[1, column].xaxis.set_major_formatter("{x:g}")
     axes[0, 0].set_ylabel("share of problems within it")
     axes[1, 0].set_ylabel(f"share of problems within {100 * NEAR:g} %")
     legend(figure, 6, axes[0, 1])
@@ -90,16 +94,22 @@ def curves(looks: pd.DataFrame, unit: str) -> Figure:
         one.set(title=job, xscale="log", yscale="log", ylim=(LOWEST / 2, HIGHEST * 2))
         one.axhline(NEAR, color="#808a94", linestyle=":", linewidth=1)
         one.set_xlabel("CPU seconds" if unit == "seconds" else "gradients")
+        one.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if unit == "seconds" else (1,)))
+        one.xaxis.set_major_formatter("{x:,g}")
+        one.xaxis.set_minor_formatter(NullFormatter())
     for one in flat[len(names) :]:
         one.remove()
     for one in axes[:, 0]:
         one.set_ylabel("above the best, relative to it")
-    legend(figure, 5 if columns < COLUMNS else 8)
+    fullest = max(flat[: len(names)], key=lambda one: len(one.get_legend_handles_labels()[0]))
+    legend(figure, 5 if columns < COLUMNS else 8, fullest)
     return figure
 
 
 def _curve(axes: Any, run: pd.DataFrame, unit: str, style: dict[str, Any]) -> None:
     run = run[np.isfinite(run["excess"]) & (run[unit] > 0)]
+    if run.empty:
+        return
     axes.plot(run[unit], run["excess"].clip(LOWEST, HIGHEST), **style)
 
 

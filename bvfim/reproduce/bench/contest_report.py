@@ -182,7 +182,8 @@ def about(ends: pd.DataFrame, tries: int) -> str:
 def said(overall: pd.DataFrame) -> str:
     """Who is near the best most often, in a sentence."""
     total = int(overall["of"].iloc[0])
-    words = [f"{method} {row['near, best of grid']} ({row['near, defaults']})" for method, row in overall.iterrows()]
+    pairs = zip(overall.index, overall["near, best of grid"], overall["near, defaults"], strict=True)
+    words = [f"{method} {best} ({default})" for method, best, default in pairs]
     return f"Ends near the best out of {total}, with the best of the grid (by default): {', '.join(words)}."
 
 
