@@ -99,7 +99,7 @@ def keep(path: Path, results: Results, config: Config) -> None:
     command += f" --only '{';'.join(config.only)}'" * bool(config.only)
     command += f" --methods {','.join(config.methods)}" * bool(config.methods)
     about = {"config": asdict(config), "machine": machine()}
-    write_whole(path, (json.dumps(contest_report.recorded(results, command, about), indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(contest_report.recorded(results, command, about)) + "\n").encode())
 
 
 def looks(config: Config, how: How = How()) -> pd.DataFrame:
