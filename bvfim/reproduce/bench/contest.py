@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -99,29 +98,33 @@ def keep(path: Path, results: Results, config: Config) -> None:
     command += f" --only '{';'.join(config.only)}'" * bool(config.only)
     command += f" --methods {','.join(config.methods)}" * bool(config.methods)
     about = {"config": asdict(config), "machine": machine()}
-    write_whole(path, (json.dumps(contest_report.recorded(results, command, about), indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(contest_report.recorded(results, command, about)) + "\n").encode())
 
 
 def looks(config: Config, how: How = How()) -> pd.DataFrame:
-    """All looks at all runs, a row each; the column ``as`` says as what a run counts: defaults, best of grid, tried."""
-    pairs = list(_pairs(config))
+    """All looks at all runs, a row each; the column ``as`` says as what a run counts: defaults, best of grid, tried.
+
+    One job is done with after the other, so that the load of the machine is the same for all who are compared on it.
+    """
     torch.set_num_threads(1)
     loaded(config.kinds())
-    first: dict[str, Part] = {_key("tried", *pair): partial(tried, config, *pair) for pair in pairs}
-    work = {_key("tried", *pair): pair[0].budget * config.tries for pair in pairs}
-    ahead = sum(job.budget for job, _ in pairs) * 2.0 * config.seeds
-    found = measured(config, first, how, work, ahead)
-    chosen = {pair: best(found[_key("tried", *pair)], settings(pair[1], config.tries)) for pair in pairs}
-    second: dict[str, Part] = {
-        _key("ended", *pair): partial(ended, config, *pair, setting) for pair, setting in chosen.items()
-    }
-    work = {_key("ended", *pair): pair[0].budget * 2.0 * config.seeds for pair in pairs}
-    later = measured(config, second, how, work, first=False)
-    return pd.concat([*found.values(), *later.values()], ignore_index=True)
-
-
-def _pairs(config: Config) -> Iterator[tuple[Job, type[Any]]]:
-    return ((job, kind) for job in config.jobs() for kind in config.kinds())
+    tables: list[pd.DataFrame] = []
+    left = sum(job.budget for job in config.jobs()) * len(config.kinds()) * (config.tries + 2.0 * config.seeds)
+    for job in config.jobs():
+        kinds = {_key("tried", job, kind): kind for kind in config.kinds()}
+        first: dict[str, Part] = {key: partial(tried, config, job, kind) for key, kind in kinds.items()}
+        work = job.budget * config.tries
+        left -= work * len(kinds)
+        found = measured(config, first, how, dict.fromkeys(first, work), left, first=not tables)
+        second: dict[str, Part] = {
+            _key("ended", job, kind): partial(ended, config, job, kind, best(found[key], settings(kind, config.tries)))
+            for key, kind in kinds.items()
+        }
+        work = job.budget * 2.0 * config.seeds
+        left -= work * len(kinds)
+        later = measured(config, second, how, dict.fromkeys(second, work), left, first=False)
+        tables += [*found.values(), *later.values()]
+    return pd.concat(tables, ignore_index=True)
 
 
 def _key(what: str, job: Job, kind: type[Any]) -> str:

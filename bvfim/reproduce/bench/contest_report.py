@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from bvfim.reports.report import Results, Section
-from bvfim.reproduce.bench.contest_figures import BEST, curves, profiles
+from bvfim.reproduce.bench.contest_figures import BEST, NEAR_FROM, curves, profiles
 from bvfim.reproduce.bench.contest_run import CUT, FAILED, REFUSED
 from bvfim.reproduce.bench.contest_settings import DEFAULTS
 from bvfim.reproduce.bench.jobs import excess, is_near, jobs
@@ -30,11 +30,10 @@ def results(looks: pd.DataFrame, scale: float, tries: int) -> Results:
     """
     looks = measured_against(looks, lowest(looks, optima(looks)))
     compared = looks[looks["as"] != TRIED]
-    ends = compared[compared["status"] != ""]
+    ends = ended(compared, {job.name: scale * job.budget for job in jobs()})
     overall, kinds = shares(ends), by_kind(ends)
-    budgets = {job.name: scale * job.budget for job in jobs()}
     families = list(dict.fromkeys(ends["family"]))
-    figures = {"profiles": profiles(compared, budgets)}
+    figures = {"profiles": profiles(ends)}
     tables = {"methods": overall, "kinds": kinds}
     sections = [Section("Methods", about(ends, tries), "", said(overall), ("profiles",), ("methods", "kinds"))]
     for family in families:
@@ -45,7 +44,13 @@ def results(looks: pd.DataFrame, scale: float, tries: int) -> Results:
         text = "Lines: the best of the grid. Dotted, in the same colour: the defaults, where they are another setting."
         names = (f"{name}-seconds", f"{name}-gradients")
         sections.append(Section(family.capitalize(), text, "", "", names, (name,)))
-    tables |= {"refusals": refusals(ends), "grid": grid(looks), "settings": settings_tried(looks), "looks": looks}
+    tables |= {
+        "ends": ends.set_index(["job", "method", "as", "seed"]),
+        "refusals": refusals(ends),
+        "grid": grid(looks),
+        "settings": settings_tried(looks),
+        "looks": looks,
+    }
     missing = "A method counts as infinitely far from the best where it refuses a job, breaks off or fails."
     sections.append(Section("Who could not, and what was tried", missing, "", "", (), ("refusals", "grid")))
     return Results(tables, figures, {"jobs": len(families), "problems": ends["job"].nunique()}, tuple(sections))
@@ -82,6 +87,26 @@ def measured_against(looks: pd.DataFrame, best: Mapping[tuple[str, int], float])
         excess=[excess(row["value"], low, row["start"]) for row, low in pairs],
         near=[is_near(row["value"], low, row["start"]) for row, low in pairs],
     )
+
+
+def ended(looks: pd.DataFrame, budgets: Mapping[str, float]) -> pd.DataFrame:
+    """The ends of runs, with the share of its budget from which on each was near the best; NaN where it never was.
+
+    Example:
+        >>> import pandas as pd
+        >>> from bvfim.reproduce.bench.contest_report import ended
+        >>> run = {"job": "a", "method": "RHG", "as": "defaults", "seed": 1, "seconds": [1.0, 2.0, 3.0, 4.0]}
+        >>> run |= {"near": [True, False, True, True], "status": ["", "", "", "stopped"]}
+        >>> float(ended(pd.DataFrame(run), {"a": 4.0})["near from"].iloc[0])
+        0.75
+    """
+    found = []
+    for _, run in looks.groupby(["job", "method", "as", "seed"], sort=False):
+        end = run[run["status"] != ""]
+        staying = run["near"].to_numpy()[::-1].cumprod()[::-1].astype(bool)
+        share = run["seconds"][staying].min() / budgets[str(end["job"].iloc[0])]
+        found.append(end.assign(**{NEAR_FROM: min(share, 1.0) if staying.any() else math.nan}))
+    return pd.concat(found, ignore_index=True)
 
 
 def methods(ends: pd.DataFrame) -> Iterator[tuple[str, dict[str, pd.DataFrame]]]:
@@ -182,23 +207,32 @@ def about(ends: pd.DataFrame, tries: int) -> str:
 def said(overall: pd.DataFrame) -> str:
     """Who is near the best most often, in a sentence."""
     total = int(overall["of"].iloc[0])
-    words = [f"{method} {row['near, best of grid']} ({row['near, defaults']})" for method, row in overall.iterrows()]
+    pairs = zip(overall.index, overall["near, best of grid"], overall["near, defaults"], strict=True)
+    words = [f"{method} {best} ({default})" for method, best, default in pairs]
     return f"Ends near the best out of {total}, with the best of the grid (by default): {', '.join(words)}."
 
 
 def recorded(results: Results, command: str, about: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a run as JSON: the ends, and how often each method is near; what is not finite is null."""
-    looks = results.tables["looks"]
-    ends = looks[looks["status"] != ""]
-    kept = ["job", "family", "method", "as", "setting", "seed", "start", "best", "value", "excess", "near"]
-    rows = [{key: plain(value) for key, value in row.items()} for row in ends[[*kept, *ENDED]].to_dict("records")]
-    overall: list[Any] = results.tables["methods"].reset_index().to_dict("records")
-    counts = [{key: plain(value) for key, value in row.items()} for row in overall]
-    return {"command": command, **about, "methods": counts, "runs": rows}
+    tables = results.tables
+    return {
+        "command": command,
+        **about,
+        "methods": _plain(tables["methods"]),
+        "runs": _plain(tables["ends"], KEPT),
+        "tried": _plain(tables["settings"], ("job", "method", "setting", "value", "status")),
+        "refusals": _plain(tables["refusals"]),
+    }
 
 
-ENDED = ("seconds", "gradients", "status", "said")
-"""What an end has beside its worth."""
+KEPT = ("job", "family", "method", "as", "setting", "seed", "start", "best", "value", "excess", "near", NEAR_FROM,
+        "seconds", "gradients", "status")  # fmt: skip
+"""What is kept of an end."""
+
+
+def _plain(table: pd.DataFrame, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    rows: list[Any] = table.reset_index().to_dict("records")
+    return [{key: plain(row[key]) for key in columns or row} for row in rows]
 
 
 def plain(value: Any) -> Any:
