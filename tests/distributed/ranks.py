@@ -26,7 +26,7 @@ GRACE = 5.0
 """Seconds that the other ranks have to end in when one has failed; most of them fail as well, and say where."""
 
 
-def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: float = 60) -> list[Any]:
+def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list[Any]:
     """What ``function(rank, count, *args)`` returns on each rank; ``None`` for a rank that SIGKILL has ended.
 
     Whatever else goes wrong is an ``AssertionError`` with the tracebacks of the ranks. In each of them a process group
