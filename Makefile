@@ -10,15 +10,17 @@ demo: $(INSTALLED)  ## the main job: solve the paper's toy and show what each me
 	$(BIN)/bvfim demo --out out/demo
 
 test: $(INSTALLED)  ## the fast tests and every example in the docstrings
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test-long: $(INSTALLED)  ## the tests that take seconds each: experiments, commands, hard problems
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m long
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long and not slow"
 
 test-core: $(INSTALLED)  ## the solver in an environment that has nothing but what the solver needs
 	$(BIN)/python tests/core_alone.py
 
-check: lint types test docs test-long test-core dist  ## what CI runs
+check: lint  ## what CI runs; what has one process takes turns with what else has
+	$(MAKE) -j 2 types dist test-core
+	$(MAKE) test docs test-long
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -25,38 +25,40 @@ def launched():
         browser.close()
 
 
-def browsed(path, width, scheme):
+def browsed(browser, path, width, scheme):
     """The page in Chromium: what it logged, what it asked for, and what it measures."""
     logged, asked = [], []
-    with launched() as browser:
-        tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        tab.on("console", lambda message: logged.append(message.text))
-        tab.on("pageerror", lambda error: logged.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(path.as_uri())
-        measured = tab.evaluate(
-            """() => ({
-                width: document.documentElement.scrollWidth,
-                images: [...document.images].filter(i => i.offsetWidth > 0).map(
-                    i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
-                page: getComputedStyle(document.body).backgroundColor,
-                small: [...document.querySelectorAll('p, td, th, a')].filter(
-                    e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
-            })"""
-        )
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab.on("console", lambda message: logged.append(message.text))
+    tab.on("pageerror", lambda error: logged.append(str(error)))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(path.as_uri())
+    measured = tab.evaluate(
+        """() => ({
+            width: document.documentElement.scrollWidth,
+            images: [...document.images].filter(i => i.offsetWidth > 0).map(
+                i => [i.complete && i.naturalWidth > 0, i.currentSrc]),
+            page: getComputedStyle(document.body).backgroundColor,
+            small: [...document.querySelectorAll('p, td, th, a')].filter(
+                e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
+        })"""
+    )
+    tab.close()
     return logged, asked, measured
 
 
-def assert_shown(path, width, scheme):
-    """The page fits the screen, shows its pictures in the right colours, logs nothing, and asks for nothing."""
-    logged, asked, measured = browsed(path, width, scheme)
-    assert logged == []
-    assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
-    assert [url for url in asked if url.startswith("file:")] == [path.as_uri()]
-    assert measured["width"] <= width, "nothing pushes the page wider than the screen"
-    assert all(shown for shown, _ in measured["images"])
-    assert measured["small"] == 0
-    assert (measured["page"] == "rgb(255, 255, 255)") == (scheme == "light")
+def assert_shown(path):
+    """In every view the page fits, shows its pictures in the right colours, logs nothing, and asks for nothing."""
     pictures = list(dict.fromkeys(re.findall(r"data:image/svg\+xml;base64,[^\"]*", path.read_text())))
-    own = pictures[0::2] if scheme == "light" else pictures[1::2]
-    assert {source for _, source in measured["images"]} == set(own)
+    with launched() as browser:
+        for width, scheme in VIEWS:
+            logged, asked, measured = browsed(browser, path, width, scheme)
+            assert logged == [], (width, scheme)
+            assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
+            assert [url for url in asked if url.startswith("file:")] == [path.as_uri()]
+            assert measured["width"] <= width, "nothing pushes the page wider than the screen"
+            assert all(shown for shown, _ in measured["images"])
+            assert measured["small"] == 0
+            assert (measured["page"] == "rgb(255, 255, 255)") == (scheme == "light")
+            own = pictures[0::2] if scheme == "light" else pictures[1::2]
+            assert {source for _, source in measured["images"]} == set(own)

@@ -19,7 +19,7 @@ import bvfim
 from bvfim.app import cli, results
 from bvfim.reports import page, report
 from bvfim.status import DataError
-from tests.browser import VIEWS, assert_shown
+from tests.browser import assert_shown
 from tests.command import command
 
 
@@ -66,9 +66,9 @@ def test_a_resumed_run_takes_over_what_is_there_and_gives_the_same_numbers(repro
     assert "the run to resume used a different seed" in " ".join(other.stderr.split())
 
 
-@pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_a_browser_shows_the_page_of_a_run(reproduced, width, scheme):
-    assert_shown(reproduced / "index.html", width, scheme)
+@pytest.mark.long
+def test_a_browser_shows_the_page_of_a_run(reproduced):
+    assert_shown(reproduced / "index.html")
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,8 @@ def test_a_file_is_solved_and_reported(solved):
     assert {"index.html", "summary.json", "history.csv", "solution.csv"} <= {path.name for path in out.iterdir()}
 
 
-@pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_a_browser_shows_the_report_of_a_file(solved, width, scheme):
-    assert_shown(solved[1] / "index.html", width, scheme)
+def test_a_browser_shows_the_report_of_a_file(solved):
+    assert_shown(solved[1] / "index.html")
 
 
 GOOD = {
@@ -148,6 +147,7 @@ def test_a_wrong_file_is_told_in_one_screen_with_its_line(line, told, tmp_path):
     assert "Traceback" in command("solve", "file.py", "--debug", cwd=tmp_path).stderr
 
 
+@pytest.mark.long
 def test_a_narrow_terminal_gets_the_columns_that_fit(reproduced, monkeypatch, capsys):
     frame = pd.read_csv(reproduced / "theorem" / "theorem-falling.csv").set_index(["problem", "k"])
     for width in (80, 300):

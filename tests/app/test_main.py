@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,6 +19,12 @@ from tests import command as shell
 
 def started(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def of_children() -> float:
+    """Seconds of a core that processes have had which were started here."""
+    taken = os.times()
+    return taken.children_user + taken.children_system
 
 
 @pytest.mark.parametrize("argument", ["--version", "-V", "--help", "-h"])
@@ -36,11 +41,11 @@ def test_version_and_help_load_no_torch(argument):
         large = ("torch", "numpy", "pandas", "matplotlib", "scipy", "sklearn")
         print(json.dumps([name for name in large if name in sys.modules]))
     """
-    begin = time.perf_counter()
+    begin = of_children()
     lines = started(code).splitlines()
     assert json.loads(lines[-1]) == []
     assert any("bvfim" in line for line in lines[:-1])
-    assert time.perf_counter() - begin < 5  # beside other tests; the benchmark start.py measures it alone
+    assert of_children() - begin < 5  # whatever else runs; the benchmark start.py measures it alone
 
 
 def test_solve_and_the_methods_load_the_solver_alone():

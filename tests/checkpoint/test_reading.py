@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import random
 import re
 
@@ -23,26 +23,23 @@ def header_end(raw):
 
 
 def test_a_file_cut_anywhere_is_refused(good):
-    raw = good.read_bytes()
-    for length in range(len(raw)):
-        good.write_bytes(raw[:length])
+    for length in reversed(range(len(good.read_bytes()))):
+        os.truncate(good, length)
         with refused(good):
             checkpoint.read(good)
 
 
-def flips(raw, begin, end):
-    for i in range(begin, end):
-        for bit in range(8):
-            yield raw[:i] + bytes([raw[i] ^ (1 << bit)]) + raw[i + 1 :]
-
-
-@pytest.mark.parametrize("part", ["length", "header"])
-def test_a_flipped_bit_in_the_header_never_ends_in_another_error(good, part):
-    raw = good.read_bytes()
-    for damaged in flips(raw, 0, 8) if part == "length" else flips(raw, 8, header_end(raw)):
-        good.write_bytes(damaged)
-        with contextlib.suppress(CheckpointError):
-            checkpoint.read(good)
+def flipped(path, begin, end):
+    """The file with one bit after the other flipped, in place: a file that is written anew waits for the disk."""
+    raw = path.read_bytes()
+    with path.open("r+b", buffering=0) as file:
+        for i in range(begin, end):
+            for byte in [raw[i] ^ (1 << bit) for bit in range(8)]:
+                file.seek(i)
+                file.write(bytes([byte]))
+                yield
+            file.seek(i)
+            file.write(raw[i : i + 1])
 
 
 @pytest.mark.parametrize("part", ["length", "header", "tensors"])
@@ -50,8 +47,7 @@ def test_a_flipped_bit_is_noticed(good, part):
     raw = good.read_bytes()
     end = header_end(raw)
     missed = 0
-    for damaged in flips(raw, *{"length": (0, 8), "header": (8, end), "tensors": (end, len(raw))}[part]):
-        good.write_bytes(damaged)
+    for _ in flipped(good, *{"length": (0, 8), "header": (8, end), "tensors": (end, len(raw))}[part]):
         try:
             checkpoint.read(good)
             missed += 1
@@ -60,6 +56,7 @@ def test_a_flipped_bit_is_noticed(good, part):
         except Exception:
             missed += 1
     assert missed == 0
+    assert good.read_bytes() == raw
 
 
 def test_random_bytes_are_refused(tmp_path):

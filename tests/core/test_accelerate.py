@@ -152,10 +152,11 @@ def test_recording_is_tried_before_the_plain_step():
 
 def test_a_long_compiled_run_stays_compiled():
     """Counters inside of a compiled step would be part of what it is compiled for."""
-    step = estimate_of(bvfim.BVFIM(5, 5), "compile", TOY, START, START, 500)
+    method = bvfim.BVFIM(1, 1)  # the compiler takes as long as the step
+    step = estimate_of(method, "compile", TOY, START, START, 500)
     problem = TOY.counted_anew()
-    state = bvfim.BVFIM(5, 5).init(problem, START, START)
+    state = method.init(problem, START, START)
     for k in range(12):
         _, state, _ = step(problem, START, state, k, None)
     assert step.compile
-    assert problem.evaluations.lower == 12 * (5 + 5 + 2)
+    assert problem.evaluations.lower == 12 * (1 + 1 + 2)

@@ -59,10 +59,9 @@ def test_a_callback_stops_them_all(kind):
 
 @kinds
 def test_a_time_limit_stops_them_all(kind):
-    begin = time.monotonic()
     found = solve(kind, callbacks=[lambda run: time.sleep(0.05) or False], time_limit=0.15)
-    assert time.monotonic() - begin < 5
     assert_whole(found, bvfim.Status.TIME_LIMIT, kind)
+    assert max(s.steps for s in found) <= 4
 
 
 @kinds

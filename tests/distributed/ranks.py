@@ -20,16 +20,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+LOADED = ["bvfim", "pytest", "sklearn.datasets", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"]
+"""What ranks import, which takes seconds: one process does so, and every rank is a fork of it."""
 GRACE = 5.0
 """Seconds that the other ranks have to end in when one has failed; most of them fail as well, and say where."""
 
 
-def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: float = 60) -> list[Any]:
+def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list[Any]:
     """What ``function(rank, count, *args)`` returns on each rank; ``None`` for a rank that SIGKILL has ended.
 
     Whatever else goes wrong is an ``AssertionError`` with the tracebacks of the ranks. In each of them a process group
-    is there, warnings are errors as they are in pytest, and torch has one thread. New processes take seconds to start:
-    let one call serve several checks.
+    is there, warnings are errors as they are in pytest, and torch has one thread.
 
     Args:
         count: how many ranks.
@@ -37,7 +38,8 @@ def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: flo
         args: what else it gets.
         timeout: seconds for all of it. A collective has half of them, so that a rank which waits in vain can say so.
     """
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
     with tempfile.TemporaryDirectory() as folder:
         waiting: dict[Connection, int] = {}
         processes = []

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +12,7 @@ from torch.distributed.tensor import DTensor
 import bvfim
 from tests.distributed.jobs import JOBS, METHODS, mesh_of, quadratic, sharded, shares, taken
 from tests.distributed.ranks import run_ranks
+from tests.torchrun import torchrun
 
 D = torch.float64
 STEPS = {"StochasticBVFIM": 25, "inner steps": 15}
@@ -141,16 +138,7 @@ dist.destroy_process_group()
 def test_torchrun_finds_what_one_process_finds(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    run = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", "0"]
-    root = str(Path(__file__).parents[2])
-    found = subprocess.run(
-        [sys.executable, *run, "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script)],
-        env={**os.environ, "PYTHONPATH": root, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    found = torchrun(script)
     assert found.returncode == 0, found.stderr
     (line,) = [line for line in found.stdout.splitlines() if line.startswith("x = ")]
     x = torch.tensor([float(number) for number in line.removeprefix("x = ").strip("[]").split(",")], dtype=D)

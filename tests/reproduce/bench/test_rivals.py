@@ -30,9 +30,17 @@ def found(name: str, task: Task) -> rivals.Found:
     return CONTESTANTS[name](task, 0)
 
 
-@pytest.mark.parametrize("name", JUDGING)
-def test_what_is_easy_is_found(name, easy):
-    own = found(name, easy)
+@pytest.fixture(scope="module", params=JUDGING)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def own(name, easy) -> rivals.Found:
+    return found(name, easy)
+
+
+def test_what_is_easy_is_found(name, own, easy):
     assert own.p_wrong.shape == own.flags.shape == own.labels.shape == own.weights.shape == (90,)
     assert own.flags.dtype == bool
     assert own.p_wrong.min() >= 0.0
@@ -42,24 +50,20 @@ def test_what_is_easy_is_found(name, easy):
         assert np.array_equal(own.flags, easy.wrong)
 
 
-@pytest.mark.parametrize("name", JUDGING)
-def test_what_is_trained_on_after_cleaning_has_no_wrong_label_that_weighs_more_than_a_right_one(name, easy):
-    own = found(name, easy)
+def test_what_is_trained_on_after_cleaning_has_no_wrong_label_that_weighs_more_than_a_right_one(own, easy):
     right = own.labels == easy.truth
     assert right.any()
     if not right.all():
         assert own.weights[~right].max() < own.weights[right].min()
 
 
-@pytest.mark.parametrize("name", JUDGING)
-def test_the_truth_is_not_seen(name, easy):
+def test_the_truth_is_not_seen(name, own, easy):
     blind = Task(easy.inputs, easy.given, easy.trusted, easy.given, easy.test_inputs[:1], easy.test[:1], 3)
-    assert np.array_equal(found(name, easy).p_wrong, found(name, blind).p_wrong)
+    assert np.array_equal(own.p_wrong, found(name, blind).p_wrong)
 
 
-@pytest.mark.parametrize("name", rivals.CLEANLAB)
-def test_cleanlab_is_scored_on_the_noisy_rows_alone(name, easy):
-    own = found(name, easy)
+@pytest.mark.parametrize("name", rivals.CLEANLAB, indirect=True)
+def test_cleanlab_is_scored_on_the_noisy_rows_alone(own, easy):
     assert np.array_equal(own.weights, np.where(own.flags, 0.0, 1.0))
     assert np.array_equal(own.labels, easy.given)
 
