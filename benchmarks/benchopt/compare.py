@@ -1,8 +1,10 @@
 """benchopt's bilevel suite: its own solvers beside bvfim's, on one machine, with one clock; value against time.
 
-    python benchmarks/benchopt/compare.py --suite benchmark_bilevel --data simulated --seconds 60
+    python benchmarks/benchopt/compare.py --suite benchmark_bilevel --kept runs --out benchopt.json
 
 `--suite` is a checkout of github.com/benchopt/benchmark_bilevel. Two files go into it: `solver.py` and `problems.py`.
+Each run is a file in the folder `--kept`, and isn't taken again: a comparison that was broken off goes on, and two
+processes, each with `--data` of its own, can share one.
 MNIST comes from the folder that BVFIM_DATA names, or from the web, and is left there as the suite's own `mnist.pkl`.
 
 The suite reads its clock before the arrays that a solver of JAX hands over have been computed, which happens in the
@@ -82,25 +84,21 @@ def installed(suite: Path) -> None:
         kept.write_bytes(pickle.dumps(pixels | labels))
 
 
-def run(suite: Path, dataset: str, solvers: list[str], seconds: float, seed: int) -> pd.DataFrame:
-    """One run of each solver, which draws its batches from the seed."""
-    seeded = [name[:-1] + f",random_state={seed}]" for name in solvers]
-    options: dict[str, Any] = {"max_runs": 10**6, "timeout": MARGIN * seconds, "no_cache": True, "plot_result": False}
-    found = run_benchmark(str(suite), solver_names=seeded, dataset_names=[dataset], **options)
-    curves = pd.read_parquet(found)
-    if curves["solver_name"].nunique() < len(solvers):
-        raise RuntimeError(f"a solver of {', '.join(solvers)} has failed: see above")
-    return curves.assign(seed=seed, solver=curves["solver_name"].map(dict(zip_named(curves["solver_name"], solvers))))
-
-
-def zip_named(found: pd.Series, solvers: list[str]) -> list[tuple[str, str]]:
-    """The names that benchopt gives to the solvers, with the names here."""
-
-    def words(name: str) -> set[str]:
-        head, _, parameters = name.partition("[")
-        return {head, *parameters.rstrip("]").split(",")}
-
-    return [(name, next(own for own in solvers if words(own) <= words(name))) for name in found.unique()]
+def run(suite: Path, dataset: str, solver: str, seconds: float, seed: int, kept: Path) -> pd.DataFrame:
+    """One run of a solver, which draws its batches from the seed: kept, or new."""
+    path = kept / f"{dataset} {solver} {seconds:g} s {seed}.parquet"
+    if not path.exists():
+        options: dict[str, Any] = {"max_runs": 10**6, "timeout": MARGIN * seconds, "no_cache": True}
+        options |= {"plot_result": False, "show_progress": False, "output_file": str(kept / f"{os.getpid()}.parquet")}
+        name = solver[:-1] + f",random_state={seed}]"
+        found = run_benchmark(str(suite), solver_names=[name], dataset_names=[dataset], **options)
+        curves = pd.read_parquet(found)
+        Path(found).unlink()
+        if not len(curves):
+            raise RuntimeError(f"{name} has failed: see above")
+        about = {"solver": solver, "seed": seed, "load": os.getloadavg()[0]}
+        curves[["time", judged(dataset)]].assign(**about).to_parquet(path)
+    return pd.read_parquet(path)
 
 
 def summary(curves: pd.DataFrame, column: str, seconds: float) -> list[dict[str, Any]]:
@@ -116,6 +114,7 @@ def summary(curves: pd.DataFrame, column: str, seconds: float) -> list[dict[str,
                 "solver": solver,
                 "last": values[:, -1].tolist(),
                 "evaluations": [len(one) for one in runs],
+                "load": [float(one["load"].iloc[0]) for one in runs],
                 "curve": {name: numbers.tolist() for name, numbers in curve.items()},
             }
         )
@@ -139,6 +138,7 @@ def main() -> None:
     """Measure and write."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--suite", type=Path, required=True)
+    options.add_argument("--kept", type=Path, required=True)
     options.add_argument("--data", nargs="+", choices=RUNS, default=list(RUNS))
     options.add_argument("--solvers", nargs="+", help="others than those in the script")
     options.add_argument("--seconds", type=float, default=60)
@@ -148,24 +148,24 @@ def main() -> None:
     chosen = options.parse_args()
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    chosen.suite, chosen.out = chosen.suite.resolve(), chosen.out and chosen.out.resolve()
+    for path in ("suite", "kept", "out"):
+        setattr(chosen, path, getattr(chosen, path) and getattr(chosen, path).resolve())
+    chosen.kept.mkdir(exist_ok=True)
     installed(chosen.suite)
     os.chdir(chosen.suite)  # where the suite looks for MNIST
     clock = time if chosen.wall else SimpleNamespace(perf_counter=time.process_time, time=time.process_time)
     curves: dict[str, list[pd.DataFrame]] = {dataset: [] for dataset in chosen.data}
-    began = time.time()
     with patch("benchopt.callback.time", clock), patch("benchopt.stopping_criterion.time", clock):
         for repetition, dataset in itertools.product(range(chosen.repetitions), chosen.data):
-            solvers = chosen.solvers or RUNS[dataset]
-            curves[dataset].append(run(chosen.suite, dataset, solvers, chosen.seconds, 1 + repetition))
-            found = {name: summary(pd.concat(own), judged(name), chosen.seconds) for name, own in curves.items() if own}
-            print(json.dumps({row["solver"]: row["last"] for row in found[dataset]}), flush=True)
-            if chosen.out:
-                given = {key: value for key, value in vars(chosen).items() if key not in ("out", "suite")}
-                noted = {"load": os.getloadavg(), "wall seconds": time.time() - began}
-                about = {"command": COMMAND, "settings": given, "machine": machine() | noted, "data": found}
-                chosen.out.write_text(json.dumps(about, indent=1) + "\n")
+            for solver in chosen.solvers or RUNS[dataset]:
+                curve = run(chosen.suite, dataset, solver, chosen.seconds, 1 + repetition, chosen.kept)
+                curves[dataset].append(curve)
+                print(dataset, solver, repetition, curve[judged(dataset)].iloc[-1], flush=True)
     if chosen.out:
+        found = {name: summary(pd.concat(own), judged(name), chosen.seconds) for name, own in curves.items()}
+        given = {key: value for key, value in vars(chosen).items() if key not in ("out", "suite", "kept")}
+        about = {"command": COMMAND, "settings": given, "machine": machine(), "data": found}
+        chosen.out.write_text(json.dumps(about, indent=1) + "\n")
         drawn(found, chosen.out.with_suffix(".png"))
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.numpy as jnp
 import torch
 from benchmark_utils import constants
@@ -23,8 +25,9 @@ class Solver(BaseSolver):
     """A method of bvfim, on batches of consecutive rows as the suite draws them.
 
     ``step_size`` is that of the lower variables and ``step_size / outer_ratio`` that of x, as everywhere in the suite;
-    StochasticBVFIM chooses its own and wants to know for how many ``steps`` it runs. ``answer`` is what is judged: y,
-    or z, the minimiser of the inner function alone.
+    StochasticBVFIM chooses its own and wants to know for how many ``steps`` it runs. ``multiplier`` is its setting, and
+    ``x_step`` that of its optimiser of x. ``answer`` is what is judged: y, or z, the minimiser of the inner function
+    alone.
     """
 
     name = "bvfim"
@@ -36,6 +39,8 @@ class Solver(BaseSolver):
         "outer_ratio": [1.0],
         "batch_size": [64],
         "steps": [10_000],
+        "multiplier": [None],
+        "x_step": [0.1],
         "source": ["data"],
         "answer": ["y"],
         "eval_freq": [128],
@@ -64,18 +69,19 @@ class Solver(BaseSolver):
         of_f = bvfim.Shuffled(inner, size, seed, blocks=True)
         of_F = bvfim.Shuffled(outer, size, seed + 1, blocks=True)
         methods = {
-            "StochasticBVFIM": lambda: bvfim.StochasticBVFIM(),
+            "StochasticBVFIM": lambda: bvfim.StochasticBVFIM(multiplier=self.multiplier),
             "BVFIM": lambda: bvfim.BVFIM(z_lr=self.step_size, y_lr=self.step_size),
             "F2SA": lambda: bvfim.F2SA(lr=self.step_size),
             "SOBA": lambda: bvfim.SOBA(lr=power(self.step_size, -0.5)),
             "SABA": lambda: bvfim.SABA(self.step_size, lower_rows=inner, upper_rows=outer, size=size),
         }
-        sgd = None if self.method == "StochasticBVFIM" else lambda p: torch.optim.SGD(p, x_step)
+        one_scale = partial(bvfim.OneScale, lr=self.x_step, wait=self.steps // 20)
+        of_x = one_scale if self.method == "StochasticBVFIM" else partial(torch.optim.SGD, lr=x_step)
         slower = None
         if self.method == "SOBA":
             slower = lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda k: (k + 1) ** -0.5)  # noqa: E731
         stepper = bvfim.Stepper(
-            self.problem, *self.start, methods[self.method](), sgd, scheduler=slower, steps=self.steps
+            self.problem, *self.start, methods[self.method](), of_x, scheduler=slower, steps=self.steps
         )
         return stepper, lambda: bvfim.Draw(next(of_F), next(of_f))
 

@@ -22,6 +22,7 @@ from bvfim.core.multipliers import RATE, Multipliers, Place, augmented
 from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
+from bvfim.core.shared_adam import SharedAdam
 from bvfim.distributed.world import ALONE, World
 from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Taken
 from bvfim.methods.stochastic import WAIT, WHOLE, StochasticBVFIM, StochasticState, Tracking, pace
@@ -64,7 +65,7 @@ class Moved:
     def capturable(self) -> bool:
         """Whether the optimiser can be recorded: torch's own, where they say so, and ours."""
         torchs = type(self.optimizer).__module__.startswith("torch.optim")
-        return isinstance(self.optimizer, OneScale) or (torchs and "capturable" in self.optimizer.defaults)
+        return isinstance(self.optimizer, OneScale | SharedAdam) or (torchs and "capturable" in self.optimizer.defaults)
 
     @property
     def memory(self) -> list[Tensor]:
@@ -133,7 +134,7 @@ class SingleLoop(Optimised[StochasticState]):
         own = one_scale if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
         self.x = Moved(x, optimizer or own, scheduler or cosine(steps, 1 if noisy else 3))
         self.lower: list[Moved] = []  # of y and z, after the first step: the range test needs a batch
-        self.random, self.calm, self.relative = False, 1.0, noisy
+        self.random, self.calm, self.relative = False, 1.0, noisy and method.multiplier is None
         self.taken: Estimate | None = None
         self.weights: dict[str, Any] = {}
 
@@ -146,7 +147,8 @@ class SingleLoop(Optimised[StochasticState]):
         tracking = Tracking(*state.tracking.tolist())
         self.calm = tracking.calm
         tracking = self.method.held(self._begun(problem, x, state, data, tracking))
-        self.weights = tracking.weights(self.relative, bool(problem.stated)) | self._rate(problem, k)
+        waits = self.method.multiplier is None
+        self.weights = tracking.weights(self.relative, bool(problem.stated), waits) | self._rate(problem, k)
         x, state, numbers = self._moved_on(problem, x, state, k, data)
         if settled := k >= WAIT * self.steps:  # from here on no step of y shortens, so none waits for the numbers
             self._advance(lambda scheduler: not watches(scheduler))
@@ -301,7 +303,8 @@ class SingleLoop(Optimised[StochasticState]):
             self.lower = [Moved(y, own, scheduler), Moved(y, own, scheduler)]
             return
         if self.noisy:
-            own = partial(Adam, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED)
+            kind = Adam if self.method.multiplier is None else SharedAdam
+            own = partial(kind, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED)
         else:
             own = partial(Rprop, lr=step, step_sizes=(step / FAR, step * FAR))
         self.lower = [Moved((y, y), own, scheduler)]

@@ -119,9 +119,7 @@ class ModuleLoop(SingleLoop):
         if self.finite:
             for trained in self.trained:
                 trained.step(self.method.clip)
-            # With a multiplier that is given, x does not wait for z: where f falls all along, y, which learns from F as
-            # well, may be ahead of z to the end.
-            if moves or self.method.multiplier is not None:
+            if moves:
                 self.x.put(x)
                 x = tree.clone(problem.project_x(self.x.step(in_x)))
         return x, state, lambda: numbers

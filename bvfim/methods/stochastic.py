@@ -68,19 +68,20 @@ class Tracking(NamedTuple):
     largest: float = 0.0
     calm: float = 1.0
 
-    def weights(self, relative: bool, held: bool = False) -> dict[str, float]:
+    def weights(self, relative: bool, held: bool = False, waits: bool = True) -> dict[str, float]:
         """The factors of F and of f, s / (1 + w) and w / (1 + w), rho, and whether x moves.
 
         rho is the gap relative to the fall of f, at most what is allowed: with more, x would gain by raising f at the
         start. It is 0 where y started at a minimiser of f, and where it is not wanted: without batches, where the gap
         soon closes. A gap below zero shows that z lags behind x, which then waits; where constraints hold y and z in
-        the same place (``held``), only one as far below zero as is allowed above does: the others are rounding.
+        the same place (``held``), only one as far below zero as is allowed above does: the others are rounding. With a
+        multiplier that is given nothing is (``waits``): noise would make it so, and f may fall all along.
         """
         w = math.exp(self.weight)
         relative = relative and self.fall > RISE * self.largest
         lag = -self.mu if held else 0.0
         rho = min(self.allowed, max(self.gap, 0.0) / self.fall) if relative else 0.0
-        return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(self.gap >= lag)}
+        return {"a": self.scale / (1 + w), "b": w / (1 + w), "rho": rho, "moves": float(not waits or self.gap >= lag)}
 
     @property
     def mu(self) -> float:
