@@ -66,6 +66,8 @@ PHRASES = {
         "projected gradient is at most 1e-5": SETTING,
         "the optimum x* = 1.2151455": "the lowest point of F(x, -x), which the script states",
         "no start ends within 1e-3 of x*": SETTING,
+        "3 steps of 0.25 of y and of z for each of x, and x steps of 0.07": SETTING,
+        "starts within 1e-3 of x*. By the suite's rule": SETTING,
         "to find all true labels scores 95.2": "a closed form: precision 2500 / 2750, recall 1",
         "The step of x (0.1, 0.03 or 0.01) and the multiplier (the default, 1 or 0.1)": SETTING,
         "were said to take 0.04 seconds": NOT_KEPT,
