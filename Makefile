@@ -13,7 +13,7 @@ test: $(INSTALLED)  ## the fast tests and every example in the docstrings
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test-long: $(INSTALLED)  ## the tests that take seconds each: experiments, commands, hard problems
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m long
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long and not slow"
 
 test-core: $(INSTALLED)  ## the solver in an environment that has nothing but what the solver needs
 	$(BIN)/python tests/core_alone.py

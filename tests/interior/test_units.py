@@ -11,6 +11,8 @@ from bvfim.interior.space import Space
 from bvfim.interior.units import units
 
 D = torch.float64
+MANY = 20
+"""Of the random problems, those that every run of CI tries: all sizes, and nearly every pair of factors."""
 
 
 def vector(*entries):
@@ -65,7 +67,7 @@ def test_powers_of_two_change_no_bit(seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [pytest.param(i, marks=pytest.mark.slow if i >= MANY else ()) for i in range(100)])
 def test_other_factors_shifts_and_orders_give_the_same_answer(seed):
     plain, x, y = random_problem(seed)
     found = [bvfim.solve(plain, x, y, refit=False)]
