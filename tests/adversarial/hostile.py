@@ -99,6 +99,8 @@ ALL = SMOOTH + WELLS + BOXED
 GOLDEN = (5**0.5 - 1) / 2
 TIE = 1e-12
 """Minima of f whose values differ by less than this share of its variation are equally low."""
+BRACKETS = 64
+"""Lowest points of the grid beside higher ones that are refined: no problem has as many wells."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,11 @@ def lowest_of(hostile: Hostile, x: Tensor, count: int = 2001) -> tuple[Tensor, T
     variation = values.median(1).values - values.min(1).values
     step = float(y[0, 1] - y[0, 0])
     low, high = y[0, 0], y[0, -1]
-    a, b = (y - step).clamp_min(low), (y + step).clamp_max(high)
+    beside = torch.nn.functional.pad(values, (1, 1), value=torch.inf)
+    least = (values <= beside[:, :-2]) & (values <= beside[:, 2:])
+    which = torch.where(least, values, torch.inf).topk(BRACKETS, largest=False).indices
+    around = y.gather(1, which)
+    a, b = (around - step).clamp_min(low), (around + step).clamp_max(high)
     for _ in range(45):  # each bracket shrinks to 1e-9 of its first length
         inner, outer = b - GOLDEN * (b - a), a + GOLDEN * (b - a)
         left = hostile.f(x, inner) < hostile.f(x, outer)
