@@ -35,7 +35,7 @@ def test_it_finds_the_optimum_of_a_quadratic_without_noise():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", [-3.0, 0.0, 4.0, 5.0])
+@pytest.mark.parametrize("start", [-3.0, 5.0])
 def test_without_noise_it_converges(start):
     found = bvfim.solve(quadratic(), ZERO + start, ZERO, bvfim.StochasticBVFIM(), steps=5000)
     assert abs(found.x.item() - 2.5) < 1e-4
