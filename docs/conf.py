@@ -29,6 +29,7 @@ extensions = [
     "mathml",
     "docstrings",
     "public_names",
+    "spread",
 ]
 exclude_patterns = ["_build", "pictures.py"]
 
