@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-VIEWS = [(width, scheme) for width in (400, 1400) for scheme in ("light", "dark")]
+WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
+VIEWS = [(width, scheme) for width in WIDTHS for scheme in SCHEMES]
 """A phone and a screen, by day and by night."""
 
 

@@ -22,11 +22,14 @@ import torch.distributed as dist
 
 LOADED = ["bvfim", "pytest", "sklearn.datasets", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"]
 """What ranks import, which takes seconds: one process does so, and every rank is a fork of it."""
+LIMIT = 600.0
+"""Seconds until ranks count as hung: the longest take 25 of a core, and a busy machine has been a tenth as fast.
+A collective has half of them, so that a rank which waits in vain can say so."""
 GRACE = 5.0
 """Seconds that the other ranks have to end in when one has failed; most of them fail as well, and say where."""
 
 
-def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list[Any]:
+def run_ranks(count: int, function: Callable[..., Any], *args: Any) -> list[Any]:
     """What ``function(rank, count, *args)`` returns on each rank; ``None`` for a rank that SIGKILL has ended.
 
     Whatever else goes wrong is an ``AssertionError`` with the tracebacks of the ranks. In each of them a process group
@@ -36,7 +39,6 @@ def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: flo
         count: how many ranks.
         function: one at the top of a module, so that a new process can find it.
         args: what else it gets.
-        timeout: seconds for all of it. A collective has half of them, so that a rank which waits in vain can say so.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
@@ -46,12 +48,12 @@ def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: flo
         try:
             for rank in range(count):
                 answer, tell = context.Pipe(duplex=False)
-                given = (rank, count, str(Path(folder, "store")), timeout / 2, tell, function, args)
+                given = (rank, count, str(Path(folder, "store")), tell, function, args)
                 processes.append(context.Process(target=_run_rank, args=given, daemon=True))
                 processes[-1].start()
                 tell.close()  # the end of the pipe is seen where the process alone holds it
                 waiting[answer] = rank
-            return _collect(waiting, processes, timeout)
+            return _collect(waiting, processes)
         finally:
             for process in processes:
                 process.kill()
@@ -60,11 +62,11 @@ def run_ranks(count: int, function: Callable[..., Any], *args: Any, timeout: flo
                 answer.close()
 
 
-def _collect(waiting: dict[Connection, int], processes: list[Any], timeout: float) -> list[Any]:
+def _collect(waiting: dict[Connection, int], processes: list[Any]) -> list[Any]:
     """The results, when every process has answered or ended."""
     results: list[Any] = [None] * len(processes)
     failures: list[str] = []
-    open_ones, end = set(waiting), time.monotonic() + timeout
+    open_ones, end = set(waiting), time.monotonic() + LIMIT
     while open_ones:
         ready = wait(open_ones, max(0, end - time.monotonic()))
         if not ready:
@@ -93,7 +95,6 @@ def _run_rank(
     rank: int,
     count: int,
     store: str,
-    timeout: float,
     tell: Connection,
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -106,7 +107,7 @@ def _run_rank(
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", ".*torch.jit.*", DeprecationWarning)
-            limit = timedelta(seconds=timeout)
+            limit = timedelta(seconds=LIMIT / 2)
             dist.init_process_group(
                 "gloo", store=dist.FileStore(store, count), rank=rank, world_size=count, timeout=limit
             )

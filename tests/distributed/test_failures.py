@@ -216,7 +216,7 @@ def on_two(rank, count, folder):
 
 @pytest.mark.long
 def test_what_happens_on_one_rank_ends_all(tmp_path):
-    (faults, told, late), (others, told_other, late_other) = run_ranks(2, on_two, tmp_path, timeout=100)
+    (faults, told, late), (others, told_other, late_other) = run_ranks(2, on_two, tmp_path)
     for (kind, method), (end, seen) in faults.items():
         assert end == others[kind, method][0], (kind, method)
         status, steps, text = ENDS[kind]

@@ -99,7 +99,7 @@ def assert_close(found, expected, within, what):
 def test_several_ranks_take_the_steps_of_one(count):
     runs, judged, first, few = everything(0, 1, brief=count > 2)
     assert all(math.isfinite(number) for one in judged.values() for number in one["upper"])
-    for rank, (found, end, refused) in enumerate(run_ranks(count, on_ranks, timeout=150)):
+    for rank, (found, end, refused) in enumerate(run_ranks(count, on_ranks)):
         for case, expected in runs.items():
             assert_close(found[0][case], expected, 1e-10, (rank, case))
         for case, expected in judged.items():

@@ -125,7 +125,7 @@ def all_sent(rank, count):
 @pytest.mark.long
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_step_sends_as_much_as_it_has_to(count):
-    for found in run_ranks(count, all_sent, timeout=100):
+    for found in run_ranks(count, all_sent):
         for dtype in DTYPES:
             for i, options in enumerate(LOOPS):
                 assert found[dtype, i] == single_loop(count, dtype, **options), (dtype, options)

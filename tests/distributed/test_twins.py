@@ -191,7 +191,7 @@ def on_ranks(rank, count):
 @pytest.mark.parametrize("count", [2, 4])
 def test_ranks_train_what_one_process_does(count):
     alone = [trained(1), trained(1), trained(1, method=ADAMW)]
-    for found, said in run_ranks(count, on_ranks, timeout=120):
+    for found, said in run_ranks(count, on_ranks):
         for a, b in zip(found, alone, strict=True):
             assert distance(a, b) < 1e-10
         assert len(said) == 2 * len(OTHERS)

@@ -61,7 +61,7 @@ def test_the_toy_is_solved_from_a_grid_of_starts(a):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("a", [0, 2, -1, 3.5])
+@pytest.mark.parametrize("a", [2, -1])
 def test_a_finer_tolerance_reaches_more_digits(a):
     """tol bounds the error of F; that of x is about its square root, times what luck leaves."""
     toy, errors = sine(a), []
