@@ -1,18 +1,23 @@
-"""Draws the pictures of docs/adaptive.md, docs/constraints.md and CONTRIBUTING.md."""
+"""Draws the pictures of docs/adaptive.md, docs/constraints.md, docs/evidence/which-method.md and CONTRIBUTING.md."""
 
 from __future__ import annotations
 
+import json
+import math
 import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bvfim
+from bvfim.reproduce.bench.contest_figures import profiles
 
 IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 START, SHOWN = (-6.0, 7.0), (0, 1, 5, 9)
 A = 2.0
@@ -134,10 +139,18 @@ def mark(axes: Axes, x: float, value: float, colour: str) -> None:
     axes.plot(x, value, "*", color=colour, markersize=13, markeredgecolor="black", markeredgewidth=0.6)
 
 
+def rivals() -> None:
+    """How often each method is near the best, from the results as they are kept."""
+    kept = json.loads((RESULTS / "rivals-cpu.json").read_text())["runs"]
+    ends = pd.DataFrame(kept).fillna({"excess": math.inf})
+    profiles(ends.astype({"near from": float})).savefig(IMAGES / "rivals.png", dpi=110)
+
+
 def main() -> None:
     """Write the pictures into docs/images."""
     layers()
     followers()
+    rivals()
     points, solution = stages()
     history = solution.history
     figure = Figure(figsize=(12, 3.6), layout="constrained")

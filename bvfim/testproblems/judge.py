@@ -188,13 +188,20 @@ def _lowest_followed(test: TestProblem, x: Tensor, known: list[Tensor], points: 
     def signed(y: Tensor) -> Tensor:
         return sign * problem.call("upper", x, y, None)
 
-    among = _apart([start for start, f in minima if f <= allowed])
+    among = apart([start for start, f in minima if f <= allowed])
     ends = [end for start in among if (end := region.lowest(signed, start)) is not None]
     return min(float(signed(end).detach()) for end in [*among, *ends])
 
 
-def _apart(points: list[Tensor]) -> list[Tensor]:
-    """Those of the points that are not the same as an earlier one."""
+def apart(points: list[Tensor]) -> list[Tensor]:
+    """Those of the points that are not the same as an earlier one.
+
+    Example:
+        >>> import torch
+        >>> from bvfim.testproblems.judge import apart
+        >>> apart([torch.zeros(1), torch.full((1,), 1e-6)])
+        [tensor([0.])]
+    """
     kept: list[Tensor] = []
     for point in points:
         if all(bool((point - other).abs().max() > SAME * (1 + point.abs().max())) for other in kept):

@@ -148,7 +148,7 @@ def test_a_shell_completes(typed, offered, tmp_path):
 
 def test_what_the_help_names_is_what_there_is():
     from bvfim.data.fewshot import NAMES
-    from bvfim.reproduce.bench import labels, problems, speed, time_to_result
+    from bvfim.reproduce.bench import contest, labels, problems, speed, time_to_result
     from bvfim.reproduce.experiments.cleaning_settings import DATA
 
     assert tuple(DATA) == cli.CLEANING_DATA
@@ -159,6 +159,7 @@ def test_what_the_help_names_is_what_there_is():
         (cli_bench.bench_problems, problems.Config()),
         (cli_bench.bench_labels, labels.Config()),
         (cli_bench.bench_time_to_result, time_to_result.Config()),
+        (cli_bench.bench_rivals, contest.Config()),
     ):
         for name, parameter in inspect.signature(command).parameters.items():
             stated = getattr(config, name, None)

@@ -11,6 +11,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from tests.figures.mapped_rivals import near
 from tests.figures.results import mean, one, result
 
 Rows = dict[str, list[Any]]
@@ -301,6 +302,7 @@ MAPPED: dict[tuple[str, str], Callable[[], Rows]] = {
     ("docs/adaptive.md", "Large problems"): networks,
     ("docs/constraints.md", "How often it works"): constrained,
     ("docs/constraints.md", "How often it works (2)"): scalable,
+    ("docs/evidence/which-method.md", "How often each ends near the best"): near,
     ("docs/reproduce.md", "What came out"): toy_starts,
     ("docs/reproduce.md", "Table 3, on an H200"): cleaning("relu"),
     ("docs/reproduce.md", "Table 3, on an H200 (2)"): cleaning("identity"),

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import bvfim
-from bvfim.testproblems import constrained, coupled, judged, lower_gap, starts
+from bvfim.testproblems import collection, constrained, coupled, judged, lower_gap, pessimistic, starts
 from bvfim.testproblems.base import TestProblem, vector
 from bvfim.testproblems.feasible import distance, nearest
-from bvfim.testproblems.judge import constrained_minima
+from bvfim.testproblems.judge import apart, best_upper, constrained_minima, worst_upper
 
 BY_NAME = {test.name: test for test in constrained()}
 
@@ -152,3 +152,20 @@ def test_no_point_of_a_grid_is_below_the_lower_minimum(name):
         found = constrained_minima(test.problem, x, [y, *(other for _, other in starts(test, 16, seed=2))])
         least = f[g <= 0].min() if (g <= 0).any() else math.inf
         assert min((value for _, value in found), default=math.inf) <= least + 1e-6
+
+
+def test_an_optimist_gets_the_best_of_what_a_pessimist_gets_the_worst_of():
+    test, one = pessimistic()[0], torch.ones(1, dtype=torch.float64)  # any y of [0, 1] follows at x = 1, and F = y
+    assert best_upper(test, one) == pytest.approx(0.0, abs=1e-6)
+    assert worst_upper(test, one, 0 * one) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_an_f_that_no_y_changes_is_what_an_optimist_gets():
+    test = next(test for test in collection() if test.name == "DempeEtal2012")  # F = x
+    x = torch.tensor([0.25], dtype=torch.float64)
+    assert best_upper(test, x) == 0.25
+
+
+def test_minima_that_are_one_are_searched_from_once():
+    points = [torch.tensor([value], dtype=torch.float64) for value in (0.0, 1e-7, 1.0, 1.0 + 1e-7)]
+    assert [float(point) for point in apart(points)] == [0.0, 1.0]
