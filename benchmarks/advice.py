@@ -1,9 +1,8 @@
 """What the adviser's picks are worth, on every job of `bvfim bench rivals`, beside the best method in hindsight.
 
-The adviser sees a job as its user would, and is told the seconds of a run. Its pick then runs on the clock that all
-methods had in the contest, and is judged as they were: near the best is within five per cent of it, or within a
-thousandth of the fall from the start. The best is the lowest end of any method there, with its defaults or with the
-best of its grid, or the known optimum.
+The adviser sees a job as its user would. Its pick then runs on the clock that all methods had in the contest, and is
+judged as they were: near the best is within five per cent of it, or within a thousandth of the fall from the start. The
+best is the lowest end of any method there, with its defaults or with the best of its grid, or the known optimum.
 
 python benchmarks/advice.py --rivals benchmarks/results/rivals-cpu.json --out benchmarks/results/advice-cpu.json
 """
@@ -42,19 +41,19 @@ def best_of(rivals: dict[str, Any]) -> dict[tuple[str, int], tuple[float, str]]:
     return found
 
 
-def advised(job: Job, seed: int, budget: float) -> tuple[bvfim.Advice, bvfim.Advice, float]:
+def advised(job: Job, seed: int) -> tuple[bvfim.Advice, bvfim.Advice, float]:
     """The advice with its trial and without, and the seconds of a core that it took with it."""
     posed, began = job.build(seed), time.process_time()
-    found = bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, seconds=budget)
+    found = bvfim.advise(posed.problem, posed.x, posed.y, posed.batches)
     seconds = time.process_time() - began
     posed = job.build(seed)
-    return found, bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, seconds=budget, trial=False), seconds
+    return found, bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, trial=False), seconds
 
 
 def measured(job: Job, seed: int, best: tuple[float, str], scale: float) -> dict[str, Any]:
     """One job: what was advised, and what it is worth."""
     budget = scale * job.budget
-    advice, rules, seconds = advised(job, seed, budget)
+    advice, rules, seconds = advised(job, seed)
     ends: dict[str, float] = {}
     values = {}
     for name, candidate in zip(JUDGED, (advice.best, rules.best, rules.second), strict=True):
