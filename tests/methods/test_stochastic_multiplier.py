@@ -1,4 +1,4 @@
-"""StochasticBVFIM with a given multiplier: the stationary point of the penalty, under noise, for light and heavy ones."""
+"""StochasticBVFIM with a given multiplier: the stationary point of the penalty, under noise too, however heavy it is."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import pytest
 import torch
 
 import bvfim
+from bvfim.core.shared_adam import SharedAdam
+from bvfim.methods.stochastic import Tracking
 
 DOUBLE = torch.float64
 START = torch.zeros(10, dtype=DOUBLE)
 
 
 def problem():
-    """F = |x - 2|^2 + |y - 2|^2 with y = x - 1: x = 2.5. Rows differ in the minimum of F, and in f's curvature and slope."""
+    """F = |x - 2|^2 + |y - 2|^2, y = x - 1, so x = 2.5. Rows differ in the minimum of F, and in f's curvature and slope."""
     return bvfim.Problem(
         upper=lambda x, y, e: ((x - 2) ** 2 + (y - 2 - e[0]) ** 2).sum(),
         lower=lambda x, y, e: ((1 + e[1]) * (y - x + 1) ** 2 + e[2] * y).sum(),
@@ -73,3 +75,18 @@ def test_x_never_waits_and_no_share_of_the_gap_is_forgiven():
         assert info["value"] == pytest.approx(penalty.item(), rel=1e-9)
         gaps.append(info["gap"])
     assert min(gaps) < 0
+
+
+@pytest.mark.parametrize("weight", [1e-3, 1e3])
+def test_a_light_multiplier_has_a_share_of_the_gap_and_scales_of_its_own(weight):
+    """F rules y then, and f z: they have no noise to share."""
+    method = bvfim.StochasticBVFIM(multiplier=weight)
+    stepper = bvfim.Stepper(problem(), START, START, method, steps=200)
+    shares = []
+    for draw in draws(100):
+        stepper.step(draw)
+        shares.append(stepper.mover.weights["rho"])
+    heavy = method.heavy(Tracking(*stepper.state.tracking.tolist()))
+    assert heavy == (weight > 1)
+    assert (max(shares) == 0) == heavy
+    assert (type(stepper.mover.lower[0].optimizer) is SharedAdam) == heavy
