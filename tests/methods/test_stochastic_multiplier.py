@@ -1,4 +1,4 @@
-"""StochasticBVFIM with a given multiplier: the stationary point of the penalty, under noise too, however heavy it is."""
+"""StochasticBVFIM with a given multiplier: the stationary point of the penalty, under noise, however heavy it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = torch.zeros(10, dtype=DOUBLE)
 
 
 def problem():
-    """F = |x - 2|^2 + |y - 2|^2, y = x - 1, so x = 2.5. Rows differ in the minimum of F, and in f's curvature and slope."""
+    """F = |x - 2|^2 + |y - 2|^2, y = x - 1, so x = 2.5. Rows differ in F's minimum and in f's curvature and slope."""
     return bvfim.Problem(
         upper=lambda x, y, e: ((x - 2) ** 2 + (y - 2 - e[0]) ** 2).sum(),
         lower=lambda x, y, e: ((1 + e[1]) * (y - x + 1) ** 2 + e[2] * y).sum(),
