@@ -60,7 +60,7 @@ RUNS = {
     ],
 }
 """The suite's solvers at its own best parameters on mnist. On simulated it has none: SOBA and StochasticBVFIM are at
-the best of nine settings each, after ten seconds (the README has the command), and StochasticBVFIM at its defaults too."""
+the best of nine settings each, after ten seconds (the README has the command), the latter at its defaults too."""
 COMMAND = "python benchmarks/benchopt/compare.py"
 POINTS = 60
 MARGIN = 1.2
