@@ -14,7 +14,8 @@ class SharedAdam(Adam):
     .. math:: v \leftarrow \beta_2 v + (1 - \beta_2) (g_y^2 + g_z^2) / 2
 
     Equal gradients then give equal steps, so that the noise of rows which y and z both see cancels in y - z. Adam would
-    divide it by two numbers that differ; the gradient of x has the difference times the multiplier.
+    divide it by two numbers that differ, for long after gradients that did, and the gradient of x has the difference
+    times the multiplier.
 
     The first half of the parameters is y, the second z.
 

@@ -134,7 +134,7 @@ class SingleLoop(Optimised[StochasticState]):
         own = one_scale if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
         self.x = Moved(x, optimizer or own, scheduler or cosine(steps, 1 if noisy else 3))
         self.lower: list[Moved] = []  # of y and z, after the first step: the range test needs a batch
-        self.random, self.calm, self.relative = False, 1.0, noisy and method.multiplier is None
+        self.random, self.calm, self.relative = False, 1.0, noisy
         self.taken: Estimate | None = None
         self.weights: dict[str, Any] = {}
 
@@ -147,8 +147,8 @@ class SingleLoop(Optimised[StochasticState]):
         tracking = Tracking(*state.tracking.tolist())
         self.calm = tracking.calm
         tracking = self.method.held(self._begun(problem, x, state, data, tracking))
-        waits = self.method.multiplier is None
-        self.weights = tracking.weights(self.relative, bool(problem.stated), waits) | self._rate(problem, k)
+        relative, waits = self.relative and not self.method.heavy(tracking), self.method.multiplier is None
+        self.weights = tracking.weights(relative, bool(problem.stated), waits) | self._rate(problem, k)
         x, state, numbers = self._moved_on(problem, x, state, k, data)
         if settled := k >= WAIT * self.steps:  # from here on no step of y shortens, so none waits for the numbers
             self._advance(lambda scheduler: not watches(scheduler))
@@ -181,8 +181,8 @@ class SingleLoop(Optimised[StochasticState]):
         self.random = problem.counted_anew().at(x, data).draws_random(state.y)
         if not self.lower:
             found = scales(problem.at(x, data, augmented(problem, state.multipliers)), state.y)
-            self._build(state.y, found.step)
             tracking = tracking._replace(scale=found.upper)
+            self._build(state.y, found.step, self.method.heavy(tracking))
         self.taken = estimate_of(self, self.accelerate, problem, x, state.y, self.steps)
         return tracking
 
@@ -291,11 +291,11 @@ class SingleLoop(Optimised[StochasticState]):
     def _moved(self) -> list[Moved]:
         return [self.x, *self.lower]
 
-    def _build(self, y: Tree, step: float) -> None:
+    def _build(self, y: Tree, step: float, shared: bool) -> None:
         """The optimisers of y and z, the default ones with this step: Adam, and without batches Rprop.
 
-        Rprop lengthens or halves the step of each entry as its gradient keeps or changes its sign, so it needs no
-        cosine; under noise signs tell nothing.
+        Where both follow f above all, Adam has a ``shared`` scale. Rprop lengthens or halves the step of each entry as
+        its gradient keeps or changes its sign, so it needs no cosine; under noise signs tell nothing.
         """
         scheduler = self.method.y_scheduler or cosine(self.steps, share=lambda: self.calm)
         own: OptimizerFactory | None = self.method.y_optimizer
@@ -303,7 +303,7 @@ class SingleLoop(Optimised[StochasticState]):
             self.lower = [Moved(y, own, scheduler), Moved(y, own, scheduler)]
             return
         if self.noisy:
-            kind = Adam if self.method.multiplier is None else SharedAdam
+            kind = SharedAdam if shared else Adam
             own = partial(kind, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED)
         else:
             own = partial(Rprop, lr=step, step_sizes=(step / FAR, step * FAR))
@@ -324,7 +324,8 @@ class SingleLoop(Optimised[StochasticState]):
         """Continue from saved states; y and z have optimisers as soon as the run has taken a step."""
         self.taken, self.lower = None, []  # what was recorded reads the optimisers of before
         if saved["optimizer_y"] is not None:
-            self._build(state.y, 1.0)  # the step is in the saved state
+            heavy = self.method.heavy(Tracking(*state.tracking.tolist()))
+            self._build(state.y, 1.0, heavy)  # the step is in the saved state
         self._load_parts(saved)
         for moved in self._moved:
             moved.prepare()

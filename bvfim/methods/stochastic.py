@@ -74,8 +74,9 @@ class Tracking(NamedTuple):
         rho is the gap relative to the fall of f, at most what is allowed: with more, x would gain by raising f at the
         start. It is 0 where y started at a minimiser of f, and where it is not wanted: without batches, where the gap
         soon closes. A gap below zero shows that z lags behind x, which then waits; where constraints hold y and z in
-        the same place (``held``), only one as far below zero as is allowed above does: the others are rounding. With a
-        multiplier that is given nothing is (``waits``): noise would make it so, and f may fall all along.
+        the same place (``held``), only one as far below zero as is allowed above does: the others are rounding. Without
+        ``waits``, as with a multiplier that is given, x always moves: noise may make the gap negative, and so may an f
+        that falls all along, because y learns from F too.
         """
         w = math.exp(self.weight)
         relative = relative and self.fall > RISE * self.largest
@@ -180,8 +181,12 @@ class StochasticBVFIM(Configured[StochasticState]):
         y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step. The default is a cosine
             to zero over the run, lower where the first steps prove too long; one of yours is left alone.
         inner_steps: steps of y and z for one of x; more of them track better. Without batches, at least 3.
-        multiplier: a fixed weight of f beside F, in the place of one that follows the gap. A larger one has less bias
-            and more noise: where x is short, as the weights of a few sources are, larger ones may be better.
+        multiplier: a fixed weight :math:`\lambda` of f beside F, in the place of one that follows the gap; x never
+            waits. A heavy one, :math:`\lambda s \ge 1`, makes it the penalty
+            :math:`F + \lambda\,(f(x, y) - f(x, z))`, whose bias is O(1/:math:`\lambda`): :math:`\rho` is zero, and
+            with batches the default optimiser of y and z has one scale for an entry of both, so that the noise of a row
+            that both see cancels in their difference. Where f is smooth and strongly convex, 100 and more costs hardly
+            any noise.
         micro_batches: where y is given as :class:`bvfim.Twins`, the parts in which a batch goes through the networks,
             to save memory.
         clip: there, the longest gradient of y and of z.
@@ -229,6 +234,10 @@ class StochasticBVFIM(Configured[StochasticState]):
     def held(self, tracking: Tracking) -> Tracking:
         """The same with the given multiplier, if there is one."""
         return tracking._replace(weight=math.log(self.multiplier * tracking.scale)) if self.multiplier else tracking
+
+    def heavy(self, tracking: Tracking) -> bool:
+        """Whether a given multiplier weighs f at least as much as F: y then follows f above all, as z does."""
+        return self.multiplier is not None and self.held(tracking).weight >= 0
 
     def multipliers(self, problem: Problem, x: Tree, state: StochasticState) -> dict[str, Tensor]:
         """Of the constraints, as they are stated; empty where these see batches or a context."""

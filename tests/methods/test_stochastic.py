@@ -165,9 +165,9 @@ def test_a_lower_start_at_its_minimiser_still_moves():
 # -- checkpoints --
 
 
-@pytest.mark.parametrize("y_optimizer", [None, lambda p: torch.optim.AdamW(p, 1e-2)])
-def test_a_resumed_run_is_the_run_bit_for_bit(tmp_path, y_optimizer):
-    method = bvfim.StochasticBVFIM(y_optimizer)
+@pytest.mark.parametrize("options", [{}, {"y_optimizer": lambda p: torch.optim.AdamW(p, 1e-2)}, {"multiplier": 100.0}])
+def test_a_resumed_run_is_the_run_bit_for_bit(tmp_path, options):
+    method = bvfim.StochasticBVFIM(**options)
     problem, batches = quadratic(), noise(7)
     whole = bvfim.solve(problem, ZERO, ZERO, method, steps=60, batches=batches)
     path = tmp_path / "run"
