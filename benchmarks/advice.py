@@ -1,8 +1,8 @@
 """What the adviser's picks are worth, on every job of `bvfim bench rivals`, beside the best method in hindsight.
 
-The adviser sees a job as its user would. Its pick then runs on the clock that all methods had in the contest, and is
+The adviser sees a job as its user would, and is told the seconds of a run. Its pick then runs on the clock that all methods had in the contest, and is
 judged as they were: near the best is within five per cent of it, or within a thousandth of the fall from the start. The
-best is the lowest end of any method there, with its defaults or with the best of its grid, or the known optimum.
+best is the lowest end of any method there, with its defaults or with the best of its grid.
 
 python benchmarks/advice.py --rivals benchmarks/results/rivals-cpu.json --out benchmarks/results/advice-cpu.json
 """
@@ -30,30 +30,29 @@ JUDGED = ("pick", "rules", "second")
 
 
 def best_of(rivals: dict[str, Any]) -> dict[tuple[str, int], tuple[float, str]]:
-    """The lowest end of the contest for each job and seed, or the optimum, and whose it is."""
+    """The lowest end of any method in the contest for each job and seed, and whose it is."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for run in rivals["runs"]:
         if run["as"] != "tried" and run["value"] is not None:
             key = run["job"], run["seed"]
             own = (run["value"], f"{run['method']}, {run['setting']}")
             found[key] = min(found.get(key, (math.inf, "")), own)
-            found[key] = (min(found[key][0], run["best"]), found[key][1])
     return found
 
 
-def advised(job: Job, seed: int) -> tuple[bvfim.Advice, bvfim.Advice, float]:
+def advised(job: Job, seed: int, budget: float) -> tuple[bvfim.Advice, bvfim.Advice, float]:
     """The advice with its trial and without, and the seconds of a core that it took with it."""
     posed, began = job.build(seed), time.process_time()
-    found = bvfim.advise(posed.problem, posed.x, posed.y, posed.batches)
+    found = bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, seconds=budget)
     seconds = time.process_time() - began
     posed = job.build(seed)
-    return found, bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, trial=False), seconds
+    return found, bvfim.advise(posed.problem, posed.x, posed.y, posed.batches, seconds=budget, trial=False), seconds
 
 
 def measured(job: Job, seed: int, best: tuple[float, str], scale: float) -> dict[str, Any]:
     """One job: what was advised, and what it is worth."""
     budget = scale * job.budget
-    advice, rules, seconds = advised(job, seed)
+    advice, rules, seconds = advised(job, seed, budget)
     ends: dict[str, float] = {}
     values = {}
     for name, candidate in zip(JUDGED, (advice.best, rules.best, rules.second), strict=True):

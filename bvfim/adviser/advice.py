@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bvfim.adviser.facts import Facts, probed
-from bvfim.adviser.rules import Candidate, decided, many_minimisers, own_lower
+from bvfim.adviser.rules import Candidate, decided, is_trained, own_lower
 from bvfim.adviser.trial import FEWEST, Trial, tried
 from bvfim.core.arguments import check_flag, check_time_limit
 from bvfim.core.batches import Draws
@@ -25,9 +25,9 @@ from bvfim.tree import Tree
 if TYPE_CHECKING:
     import pandas as pd
 
-LONGEST, SHARE = 4.0, 0.2
-"""The seconds that advice takes at most, about, and the share of the time for the run: probes a third of it, and each
-trial another."""
+LONGEST = 4.0
+"""The seconds that advice takes at most, about: probes a third of it, and each trial another. A run that is shorter
+than its trial is tried at full length."""
 BETTER = 0.05
 """The runner-up takes over where its F is lower by this share of the other's: a short trial is no more certain."""
 STEPS = 500
@@ -160,7 +160,7 @@ def advise(
     validate(problem, x, y, Draws(batches).draw())
     x, y = copies(x, y)
     x, y = problem.project_x(x), problem.project_y(y)
-    share = min(LONGEST, SHARE * seconds) / 3
+    share = min(LONGEST / 3, seconds)
     random = torch.get_rng_state()
     try:
         Draws(batches).load_state_dict(begin)
@@ -173,9 +173,8 @@ def advise(
         for candidate in (best, second):
             Draws(batches).load_state_dict(begin)
             torch.manual_seed(0)
-            anew, each = many_minimisers(facts) or own_lower(facts), own_lower(facts)
-            trials.append(tried(problem, x, y, batches, candidate, share, anew, each))
-            if trials[-1].status is Status.CONVERGED:  # it has an answer, and has checked it
+            trials.append(tried(problem, x, y, batches, candidate, share, is_trained(facts), own_lower(facts)))
+            if trials[-1].status is Status.CONVERGED and facts.minima == 1:  # it has an answer, and has checked it
                 break
         return after(advice, tuple(trials), seconds)
     finally:

@@ -83,27 +83,33 @@ def lower_level(at: At, y: Tree, iterations: int, whole: bool) -> Lower:
     z, low = (y, high) if found is None else found
     at_start, at_end = (ritz(partial(product, at, there), tree.flatten(y)) for there in (y, z))
     largest = float(torch.cat([at_start, at_end]).abs().max())
+    reached = whole and found is not None and taken < iterations
     return Lower(
         largest=largest,
         smallest=float(at_end[0]) if whole else math.nan,
         fall=high - low,
         descent=taken,
-        reached=whole and found is not None and taken < iterations,
-        minima=minima(at, y, z, iterations) if whole and found is not None else 1,
+        reached=reached,
+        minima=minima(at, y, z, iterations) if reached else 1,
         flat=flatness(at, z, largest) if whole else math.nan,
     )
 
 
 def minima(at: At, y: Tree, z: Tree, iterations: int) -> int:
-    """How many different values the descents of f end at: from y, at z, and from around y, as far away as z is."""
+    """How many different values the descents of f end at: from y, at z, and from around y, as far away as z is.
+
+    A descent that was cut off ends anywhere, and does not count.
+    """
     generator = torch.Generator().manual_seed(0)
     far = max(float(tree.norm(tree.sub(z, y))) / math.sqrt(tree.size(y)), size_of(y))
     highest, ends = float(at.lower(y)), [float(at.lower(z))]
     for _ in range(SCATTERED):
         start = tree.map(lambda t: t + FAR * far * torch.randn(t.shape, generator=generator).to(t), y)
         start = at.problem.project_y(start)
+        before = at.problem.evaluations.lower
         end = lower_minimum(at, start, iterations)
-        if end is not None and math.isfinite(end[1]):
+        cut = at.problem.evaluations.lower - before >= iterations
+        if end is not None and math.isfinite(end[1]) and not cut:
             highest = max(highest, float(at.lower(start)))
             ends.append(end[1])
     gaps = torch.tensor(sorted(ends), dtype=torch.float64).diff()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from bvfim.adviser.facts import Facts
+from bvfim.dynamics import Adaptive
 from bvfim.methods import BVFIM, CG, F2SA, RHG, TRHG, AdaptiveBVFIM, Chosen, LowerValue, SiPBA, StochasticBVFIM
 from bvfim.methods.base import OptimizerFactory
 
@@ -22,7 +23,7 @@ OWN = 0.05
 draws, whose pairs are not quite at right angles by chance."""
 FLAT = 1e-4
 """Along F_y, f is flat where its curvature is below this share of the largest."""
-X_STEP = 0.1
+X_STEP = 0.3
 """The step of Adam on x, relative to the length of x."""
 SAFE = 1.0
 """The step of gradient descent on y, times the largest curvature: below 2, with room for the curvature to grow."""
@@ -69,10 +70,23 @@ class Candidate:
         return type(self.method).__name__
 
     def __str__(self) -> str:
-        own = [f for f in fields(cast(Any, self.method)) if getattr(self.method, f.name) != f.default]
-        said = ", ".join(f"{f.name}={getattr(self.method, f.name)!r}" for f in own)
+        own = [f.name for f in fields(cast(Any, self.method)) if getattr(self.method, f.name) != f.default]
+        said = ", ".join(f"{name}={written(getattr(self.method, name))}" for name in own)
         by = "" if self.lr is None else f", optimizer=lambda p: torch.optim.Adam(p, lr={self.lr:g})"
         return f"bvfim.{self.name}({said}){by}"
+
+
+def written(value: Any) -> str:
+    """A field of a method as code that makes it.
+
+    Example:
+        >>> import bvfim
+        >>> from bvfim.adviser.rules import written
+        >>> written(bvfim.dynamics.Adaptive(lr=0.5)), written("warm")
+        ('bvfim.dynamics.Adaptive(lr=0.5)', "'warm'")
+    """
+    homes = {"bvfim.dynamics": "bvfim.dynamics.", "bvfim.methods.bvfim": "bvfim."}
+    return homes.get(type(value).__module__, "") + repr(value)
 
 
 class Rule(NamedTuple):
@@ -107,9 +121,19 @@ def y_step(facts: Facts) -> float:
     return rounded(SAFE / facts.largest) if facts.largest > 0 else 0.01
 
 
+def steps_on_y(facts: Facts) -> Adaptive:
+    """Gradient descent on f that begins with this step, and follows the curvature as x changes it."""
+    return Adaptive(lr=y_step(facts))
+
+
 def adaptive(facts: Facts) -> Candidate:
-    """AdaptiveBVFIM, from several starts where a descent from elsewhere found another minimum of f."""
-    return Candidate(AdaptiveBVFIM(starts=STARTS if facts.minima > 1 else 1))
+    """AdaptiveBVFIM."""
+    return Candidate(AdaptiveBVFIM())
+
+
+def from_several(facts: Facts) -> Candidate:
+    """AdaptiveBVFIM from several starts, which cost several times as much."""
+    return Candidate(AdaptiveBVFIM(starts=STARTS))
 
 
 def stochastic(facts: Facts) -> Candidate:
@@ -126,24 +150,24 @@ def nested(facts: Facts) -> Candidate:
 
 def warm(facts: Facts) -> Candidate:
     """RHG that goes on from its last y."""
-    return Candidate(RHG(steps=SHORT_RUN, lr=y_step(facts)), x_step(facts))
+    return Candidate(RHG(steps=SHORT_RUN, dynamics=steps_on_y(facts)), x_step(facts))
 
 
 def anew(facts: Facts) -> Candidate:
     """RHG that trains y anew for every step of x: for as long as its descent took, within bounds."""
     steps = min(max(facts.descent, SHORT_RUN), LONG_RUN)
-    return Candidate(RHG(steps=steps, lr=y_step(facts), start="restart"), x_step(facts))
+    return Candidate(RHG(steps=steps, dynamics=steps_on_y(facts), start="restart"), x_step(facts))
 
 
 def truncated(facts: Facts) -> Candidate:
     """TRHG that keeps the last step."""
-    return Candidate(TRHG(steps=SHORT_RUN, keep=1, lr=y_step(facts)), x_step(facts))
+    return Candidate(TRHG(steps=SHORT_RUN, keep=1, dynamics=steps_on_y(facts)), x_step(facts))
 
 
 def implicit(facts: Facts) -> Candidate:
     """CG with as many products as the condition of f asks for."""
     products = min(math.ceil(PRODUCTS * math.sqrt(min(facts.condition, LONG_RUN**2))), facts.n, LONG_RUN)
-    return Candidate(CG(steps=LONG_RUN, lr=y_step(facts), cg_steps=products), x_step(facts))
+    return Candidate(CG(steps=LONG_RUN, dynamics=steps_on_y(facts), cg_steps=products), x_step(facts))
 
 
 def difference(facts: Facts) -> Candidate:
@@ -169,6 +193,11 @@ def fits(facts: Facts, most: int) -> bool:
 def own_lower(facts: Facts) -> bool:
     """Whether each draw has a lower level of its own."""
     return facts.sampled and facts.common <= OWN
+
+
+def is_trained(facts: Facts) -> bool:
+    """Whether y is so long that a y trained anew is what x is worth: one that saw F, or was solved for, is better."""
+    return not facts.stated and not fits(facts, SMALL) and not convex(facts)
 
 
 def many_minimisers(facts: Facts) -> bool:
@@ -231,7 +260,7 @@ RULES = (
     Rule(
         lambda p: fits(p, SMALL),
         adaptive,
-        lambda p: implicit(p) if convex(p) else stochastic(p),
+        lambda p: from_several(p) if p.minima > 1 else stochastic(p),
         lambda p: (
             f"x and y have {p.m} and {p.n} entries, and there are no batches: a line search finds its own steps, and "
             "probes look for lower minima of f."

@@ -8,10 +8,13 @@ import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
+
 from bvfim import tree
-from bvfim.adviser.rules import SHORT_RUN, Candidate
+from bvfim.adviser.rules import LONG_RUN, SHORT_RUN, Candidate
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
+from bvfim.core.range_test import adam_step
 from bvfim.core.refit import descended, mean_values
 from bvfim.core.solve import solve
 from bvfim.methods import AdaptiveBVFIM
@@ -66,7 +69,7 @@ def tried(
         batches: as for :func:`bvfim.solve`.
         candidate: what runs.
         seconds: what the run and the refit may take.
-        anew: whether the lower level is solved from the start y, as by training anew, and not from the y that it found.
+        anew: whether y is trained anew from its start, and not solved for from the y that the run found.
         each: whether that is so for each draw by itself.
     """
     options: dict[str, Any] = {"method": candidate.method, "optimizer": candidate.optimizer, "batches": batches}
@@ -84,22 +87,28 @@ def tried(
                 if steps < FEWEST:
                     return Trial(candidate, math.nan, each_step, warm_up.steps, None)
             found = solve(problem, x, y, steps=steps, time_limit=left, **options)
-            upper = worth_of(problem, found.x, y if anew else found.y, batches, REFIT * seconds, each)
+            upper = worth_of(problem, found.x, y if anew else found.y, batches, REFIT * seconds, anew, each)
     except (BvfimError, RuntimeError, NotImplementedError) as error:
         return Trial(candidate, math.inf, math.nan, 0, None, str(error).split("\n", 1)[0])
     upper = upper if math.isfinite(upper) else math.inf
     return Trial(candidate, upper, found.seconds / max(found.steps, 1), found.steps, found.status)
 
 
-def worth_of(problem: Problem, x: Tree, y: Tree, batches: Any, seconds: float, each: bool) -> float:
-    """F(x, y') with y' at the end of a descent of f from y that takes about so long; the mean over draws."""
+def worth_of(
+    problem: Problem, x: Tree, y: Tree, batches: Any, seconds: float, anew: bool = False, each: bool = False
+) -> float:
+    """F(x, y') with y' at the end of a descent of f from y that takes about so long; the mean over draws.
+
+    ``anew``, y' is trained for few steps of Adam, as a user would; else f is solved as well as there is time for.
+    """
     own, draws = problem.counted_anew(), Draws(batches)
     y, first = own.project_y(tree.detach(y)), draws.draw()
     began = time.perf_counter()
     own.at(x, first).lower_grad(y)
     steps = max(int(seconds / (time.perf_counter() - began)), 1)
     if not each:
-        end = descended(own, x, y, first, draws.draw, steps)
+        trained = partial(torch.optim.Adam, lr=adam_step(own.at(x, first), y)) if anew else None
+        end = descended(own, x, y, first, draws.draw, min(steps, LONG_RUN) if anew else steps, trained)
         return mean_values(own, x, [end], first, draws.draw, LOOKS)[0][0]
     values = []
     for batch in (first, *(draws.draw() for _ in range(LOOKS - 1))):

@@ -73,6 +73,14 @@ def test_a_convex_lower_level_at_its_minimum_has_one():
     assert probes.lower_level(at_of(lambda x, y: ((y - x) ** 2).sum(), x), x, 100, whole=True).minima == 1
 
 
+def test_descents_that_were_cut_off_are_no_minima():
+    """A strictly convex f whose curvatures differ by a million takes more than a few iterations."""
+    x = torch.zeros(6, dtype=torch.float64)
+    scales = torch.logspace(0, 6, 6, dtype=torch.float64)
+    at = at_of(lambda x, y: torch.cosh(scales.sqrt() * (y - 1)).log().sum() + 0 * x.sum(), x)
+    assert [probes.lower_level(at, x, n, whole=True).minima for n in (5, 12, 500)] == [1, 1, 1]
+
+
 def test_flat_where_F_points_along_a_direction_that_f_does_not_see():
     x = torch.zeros(2, dtype=torch.float64)
     seen = at_of(lambda x, y: (y[0] - 1) ** 2 + 0 * (x + y).sum(), x, lambda x, y: (y[0] - 3) ** 2)
