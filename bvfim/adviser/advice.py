@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bvfim.adviser.facts import Facts, probed
-from bvfim.adviser.rules import Candidate, decided, is_trained, own_lower
+from bvfim.adviser.rules import Candidate, decided, is_judged
 from bvfim.adviser.trial import FEWEST, Trial, tried
 from bvfim.core.arguments import check_flag, check_time_limit
 from bvfim.core.batches import Draws
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 LONGEST = 4.0
 """The seconds that advice takes at most, about: probes a third of it, and each trial another. A run that is shorter
 than its trial is tried at full length."""
-BETTER = 0.05
-"""The runner-up takes over where its F is lower by this share of the other's: a short trial is no more certain."""
+BETTER, TRIFLE = 0.05, 1e-3
+"""The runner-up takes over where its F is lower by this share of the other's, and by this share of what F has fallen by
+since the start, which tells where the optimum is zero: a short trial is no more certain."""
 STEPS = 500
 """As many as :func:`bvfim.solve` takes by default, where no step could be timed."""
 
@@ -128,7 +129,8 @@ def advise(
 
     Cheap probes look at the start: sizes, whether f can be differentiated twice, its largest and smallest curvature,
     other minima, the noise of the batches. A table of rules (:mod:`bvfim.adviser.rules`) names two methods, which then
-    run for a second each; the runner-up takes over where it is clearly ahead. All of it takes about four seconds, and
+    run for a second each; the runner-up takes over where it is clearly ahead. With a network such a trial only measures
+    the time of a step, and whether the method runs at all: F on the rows of the upper level says little so early. All of it takes about four seconds, and
     less for short runs; only where a gradient takes longer than that itself, it takes more.
 
     Args:
@@ -173,7 +175,7 @@ def advise(
         for candidate in (best, second):
             Draws(batches).load_state_dict(begin)
             torch.manual_seed(0)
-            trials.append(tried(problem, x, y, batches, candidate, share, is_trained(facts), own_lower(facts)))
+            trials.append(tried(problem, x, y, batches, candidate, share, is_judged(facts)))
             if trials[-1].status is Status.CONVERGED and facts.minima == 1:  # it has an answer, and has checked it
                 break
         return after(advice, tuple(trials), seconds)
@@ -191,16 +193,17 @@ def after(advice: Advice, trials: tuple[Trial, ...], seconds: float) -> Advice:
         seconds: for the run.
     """
     first, last = trials[0], trials[-1]
-    ahead = first.upper - last.upper > BETTER * max(abs(first.upper), abs(last.upper)) or first.failed > last.failed
+    least = max(BETTER * max(abs(first.upper), abs(last.upper)), TRIFLE * abs(advice.facts.upper - last.upper))
+    ahead = (is_judged(advice.facts) and first.upper - last.upper > least) or first.failed > last.failed
     chosen = last if ahead else first
     best, second = (advice.second, advice.best) if ahead else (advice.best, advice.second)
     timed = math.isfinite(chosen.seconds) and not isinstance(best.method, AdaptiveBVFIM)
     steps = max(int(seconds / chosen.seconds), 1) if timed else STEPS
-    reasons = (*advice.reasons, *_told(trials, ahead))
+    reasons = (*advice.reasons, *_told(advice, trials, ahead))
     return replace(advice, best=best, second=second, steps=steps, reasons=reasons, trials=trials)
 
 
-def _told(trials: tuple[Trial, ...], ahead: bool) -> list[str]:
+def _told(advice: Advice, trials: tuple[Trial, ...], ahead: bool) -> list[str]:
     """What the trials showed, in sentences."""
     first, last = trials[0], trials[-1]
     said = [f"{t.candidate.name} failed in a trial: {t.error}" for t in trials if t.error]
@@ -208,6 +211,9 @@ def _told(trials: tuple[Trial, ...], ahead: bool) -> list[str]:
         said.append(f"In a trial {first.candidate.name} came to its end: F is {first.upper:.4g} after a refit.")
     elif any(trial.steps < FEWEST for trial in trials):
         said.append(f"A step takes {max(t.seconds for t in trials if not t.error):.2g} s: too long for a trial.")
+    elif not is_judged(advice.facts):
+        shown = " and ".join(f"{t.seconds:.2g} s with {t.candidate.name}" for t in trials)
+        said.append(f"In a trial a step took {shown}. What F is then, so early in training, says nothing.")
     elif not said:
         shown = " and ".join(f"{t.upper:.4g} with {t.candidate.name} ({t.steps} steps)" for t in trials)
         more = f": {last.candidate.name}, the second by the rules, is clearly ahead." if ahead else "."

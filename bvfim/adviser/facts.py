@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         m, n: the entries of x and of y.
         batches: whether there are batches; sampled: whether f or its gradient differs from draw to draw.
         stated: the kinds of constraints; follower: whom it is solved for.
-        seconds: of one gradient of f.
+        upper: F at the start; seconds: of one gradient of f.
         twice: whether f can be differentiated twice.
         largest, smallest: the largest size of a curvature of f at the start or at the end of a descent, and the
             smallest curvature at its end; not a number where none could be had.
@@ -57,6 +57,7 @@ class Facts(NamedTuple):
     sampled: bool
     stated: tuple[str, ...]
     follower: str
+    upper: float
     seconds: float
     twice: bool
     largest: float
@@ -103,6 +104,7 @@ def probed(problem: Problem, x: Tree, y: Tree, batches: Any, budget: float = 2.0
             sampled=sampled,
             stated=own.stated,
             follower=own.follower,
+            upper=float(at.upper(y)),
             seconds=seconds,
             twice=probes.differentiable_twice(at, y),
             **(probes.NOT_PROBED if own.stated else probes.lower_level(at, y, iterations, not sampled))._asdict(),

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from functools import partial
 from typing import Any, NamedTuple
 
-import torch
-
 from bvfim import tree
-from bvfim.adviser.rules import LONG_RUN, SHORT_RUN, Candidate
+from bvfim.adviser.rules import Candidate
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
-from bvfim.core.range_test import adam_step
 from bvfim.core.refit import descended, mean_values
 from bvfim.core.solve import solve
 from bvfim.methods import AdaptiveBVFIM
@@ -38,7 +34,7 @@ class Trial(NamedTuple):
 
     Attributes:
         candidate: what ran.
-        upper: F where the lower level is solved at the x that it reached; infinite where it failed.
+        upper: F at its end, where the lower level is solved if the trial is judged; infinite where it failed.
         seconds: of one step.
         steps: how many it took.
         status: how it ended; None where there was no time for a run.
@@ -59,7 +55,7 @@ class Trial(NamedTuple):
 
 
 def tried(
-    problem: Problem, x: Tree, y: Tree, batches: Any, candidate: Candidate, seconds: float, anew: bool, each: bool
+    problem: Problem, x: Tree, y: Tree, batches: Any, candidate: Candidate, seconds: float, judged: bool
 ) -> Trial:
     """Run a candidate for about so many seconds.
 
@@ -69,8 +65,7 @@ def tried(
         batches: as for :func:`bvfim.solve`.
         candidate: what runs.
         seconds: what the run and the refit may take.
-        anew: whether y is trained anew from its start, and not solved for from the y that the run found.
-        each: whether that is so for each draw by itself.
+        judged: whether f is solved at the x that it reached, to say what this is worth.
     """
     options: dict[str, Any] = {"method": candidate.method, "optimizer": candidate.optimizer, "batches": batches}
     options |= {"refit": False, "progress": False}
@@ -87,36 +82,19 @@ def tried(
                 if steps < FEWEST:
                     return Trial(candidate, math.nan, each_step, warm_up.steps, None)
             found = solve(problem, x, y, steps=steps, time_limit=left, **options)
-            upper = worth_of(problem, found.x, y if anew else found.y, batches, REFIT * seconds, anew, each)
+            upper = worth_of(problem, found.x, found.y, batches, REFIT * seconds) if judged else found.upper
     except (BvfimError, RuntimeError, NotImplementedError) as error:
         return Trial(candidate, math.inf, math.nan, 0, None, str(error).split("\n", 1)[0])
     upper = upper if math.isfinite(upper) else math.inf
     return Trial(candidate, upper, found.seconds / max(found.steps, 1), found.steps, found.status)
 
 
-def worth_of(
-    problem: Problem, x: Tree, y: Tree, batches: Any, seconds: float, anew: bool = False, each: bool = False
-) -> float:
-    """F(x, y') with y' at the end of a descent of f from y that takes about so long; the mean over draws.
-
-    ``anew``, y' is trained for few steps of Adam, as a user would; else f is solved as well as there is time for.
-    """
+def worth_of(problem: Problem, x: Tree, y: Tree, batches: Any, seconds: float) -> float:
+    """F(x, y') with y' at the end of a descent of f from y that takes about so long; a mean over draws."""
     own, draws = problem.counted_anew(), Draws(batches)
     y, first = own.project_y(tree.detach(y)), draws.draw()
     began = time.perf_counter()
     own.at(x, first).lower_grad(y)
     steps = max(int(seconds / (time.perf_counter() - began)), 1)
-    if not each:
-        trained = partial(torch.optim.Adam, lr=adam_step(own.at(x, first), y)) if anew else None
-        end = descended(own, x, y, first, draws.draw, min(steps, LONG_RUN) if anew else steps, trained)
-        return mean_values(own, x, [end], first, draws.draw, LOOKS)[0][0]
-    values = []
-    for batch in (first, *(draws.draw() for _ in range(LOOKS - 1))):
-        end = descended(own, x, y, batch, partial(_same, batch), min(steps // LOOKS + 1, SHORT_RUN))
-        values.append(float(own.at(x, batch).upper(end)))
-    return sum(values) / len(values)
-
-
-def _same(batch: Any) -> Any:
-    """A stream of one batch."""
-    return batch
+    end = descended(own, x, y, first, draws.draw, steps)
+    return mean_values(own, x, [end], first, draws.draw, LOOKS)[0][0]

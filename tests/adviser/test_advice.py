@@ -1,6 +1,7 @@
 """The adviser as its users see it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -89,24 +90,25 @@ def test_a_trial_is_judged_at_a_lower_level_that_is_solved():
     assert worth_of(PROBLEM, START + 3, START + 50, None, 0.2) == pytest.approx(8)
 
 
-def test_a_y_that_is_trained_anew_goes_as_far_as_training_goes():
-    """A hundred steps of Adam, whose step the range test finds, come near the minimiser; nothing is solved."""
-    solved, trained = (worth_of(PROBLEM, START + 3, START, None, 5.0, anew) for anew in (False, True))
-    assert solved == pytest.approx(8, abs=1e-9)
-    assert trained == pytest.approx(8, rel=0.2)
-    assert trained != solved
+def test_near_zero_the_fall_since_the_start_tells_what_counts():
+    first, second = TOLD.best, TOLD.second
+    assert advice.after(TOLD, (trial(first, -1e-12), trial(second, -1e-6)), 10).best == first
+    assert advice.after(TOLD, (trial(first, 0.1), trial(second, 1e-6)), 10).best == second
 
 
-def test_a_trial_of_draws_with_a_lower_level_each_starts_y_anew_in_each():
-    problem = bvfim.Problem(lambda x, y, t: ((y - t) ** 2).sum(), lambda x, y, t: ((y - t - x) ** 2).sum())
-    draws = [torch.tensor([1.0]), torch.tensor([-1.0])]
-    found = worth_of(problem, torch.zeros(1), torch.zeros(1), draws, 5.0, each=True)
-    assert found < 0.2  # y = 0, in between, has 1
+def test_with_a_network_a_trial_decides_only_where_a_method_fails():
+    large = replace(TOLD, facts=PLAIN._replace(m=5000, n=5000, smallest=-1.0))
+    first, second = large.best, large.second
+    kept = advice.after(large, (trial(first, 1.0), trial(second, 0.1)), 10)
+    assert kept.best == first
+    assert "says nothing" in kept.reasons[-1]
+    failed = trial(first, math.inf, status=None, error="no")
+    assert advice.after(large, (failed, trial(second, 5.0)), 10).best == second
 
 
 def test_a_trial_says_what_a_method_refuses():
     problem = bvfim.Problem(PROBLEM.upper, PROBLEM.lower, lower_constraints=lambda x, y: y - x)
-    found = tried(problem, START, START, None, Candidate(bvfim.RHG(), 0.1), 1.0, False, False)
+    found = tried(problem, START, START, None, Candidate(bvfim.RHG(), 0.1), 1.0, True)
     assert found.failed
     assert "constraints" in found.error
 
