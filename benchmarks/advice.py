@@ -1,8 +1,9 @@
 """What the adviser's picks are worth, on every job of `bvfim bench rivals`, beside the best method in hindsight.
 
-The adviser sees a job as its user would, and is told the seconds of a run. Its pick then runs on the clock that all methods had in the contest, and is
-judged as they were: near the best is within five per cent of it, or within a thousandth of the fall from the start. The
-best is the lowest end of any method there, with its defaults or with the best of its grid.
+The adviser sees a job as its user would, and is told the seconds of a run. Its pick then runs on the clock that all
+methods had in the contest, and is judged as they were: near the best is within five per cent of it, or within a
+thousandth of the fall from the start. The best is the lowest end of any method there, with its defaults or with the
+best of its grid.
 
 python benchmarks/advice.py --rivals benchmarks/results/rivals-cpu.json --out benchmarks/results/advice-cpu.json
 """

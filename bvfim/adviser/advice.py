@@ -130,8 +130,8 @@ def advise(
     Cheap probes look at the start: sizes, whether f can be differentiated twice, its largest and smallest curvature,
     other minima, the noise of the batches. A table of rules (:mod:`bvfim.adviser.rules`) names two methods, which then
     run for a second each; the runner-up takes over where it is clearly ahead. With a network such a trial only measures
-    the time of a step, and whether the method runs at all: F on the rows of the upper level says little so early. All of it takes about four seconds, and
-    less for short runs; only where a gradient takes longer than that itself, it takes more.
+    the time of a step, and whether the method runs at all: F on the rows of the upper level says little so early. All
+    of it takes about four seconds; only where a gradient takes longer than that itself, it takes more.
 
     Args:
         problem: the objectives, sets and constraints.

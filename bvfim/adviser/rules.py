@@ -198,8 +198,7 @@ def own_lower(facts: Facts) -> bool:
 def is_judged(facts: Facts) -> bool:
     """Whether a short trial tells which method is better: not with a network, which has hardly been trained by then.
 
-    F is then that of few steps, on the rows of the upper level. In four of six jobs of :mod:`bvfim.reproduce.bench.jobs`
-    with networks it pointed to the method that was worse on held-out rows at the end.
+    F is then that of few steps, on rows which y may soon know by heart; it does not tell who is ahead in the end.
     """
     return bool(facts.stated) or fits(facts, SMALL) or convex(facts)
 
