@@ -28,7 +28,7 @@ GENTLE = 5
 """Iterations of L-BFGS on a single draw."""
 LANCZOS = 12
 """Steps of Lanczos, each for two gradients: the largest curvature is then known to a few per cent."""
-SCATTERED, FAR = 4, 2.0
+SCATTERED, FAR = 8, 2.0
 """Descents of f from scattered starts that look for other minima, and how far these lie, relative to the first one's
 way."""
 APART = 1e-3
