@@ -22,7 +22,7 @@ LOWEST, HIGHEST = 1e-4, 1e2
 OWN = ("BVFIM", "AdaptiveBVFIM", "StochasticBVFIM")
 """The library's own methods: thicker lines, since colours and dashes have to tell sixteen apart."""
 EARLIEST, LATEST = 0.05, 1.2
-"""The shares of a run's time at which the axis of time begins, and ends: after one, so that a rise at the end is seen."""
+"""The shares of a run's time at which the axis of time begins, and ends: beyond one, so that the last rise is seen."""
 NEAR_FROM = "near from"
 """The share of its time from which on a run was near the best."""
 COLUMNS = 4
