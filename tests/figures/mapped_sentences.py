@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.figures.mapped_rivals import sentences as rivals
 from tests.figures.reproduce_sentences import (
     Sentence,
     cleaning,
@@ -322,6 +323,7 @@ SENTENCES: dict[str, list[Sentence]] = {
     "docs/adaptive.md": adaptive(),
     "docs/choosing-a-method.md": choosing(),
     "docs/cleaning-labels.md": [*labels(), *mostly_wrong()],
+    "docs/evidence/which-method.md": rivals(),
     "docs/reproduce.md": [*steps_and_context(), *cleaning(), *small_problems(), *few_shot_and_net()],
     "docs/several-gpus.md": several_gpus(),
     "docs/speed.md": speed(),
