@@ -52,4 +52,26 @@ def sentences() -> list[tuple[Any, ...]]:
         ("with `Adam 0.1` ({} from {})", *both("architecture", "SABA", "start", BEST)),
         ("by default makes it worse ({})", end("architecture", stochastic)),
         ("just outside of 5 % ({})", end("architecture", stochastic, BEST)),
+        *advice(),
+    ]
+
+
+def advice() -> list[tuple[Any, ...]]:
+    """What the adviser's picks are worth on the same problems."""
+    file = result("advice-cpu")
+    totals, runs = file["totals"], file["runs"]
+
+    def pick(job: str) -> list[float]:
+        row = one(runs, job=job)
+        return [row["pick"], row["best"]]
+
+    return [
+        ("near the best on {} of the {} problems, those", totals["near"]["pick"], totals["of"]),
+        ("without a trial, on {}, and", totals["near"]["rules"]),
+        ("second choice on {}. The", totals["near"]["second"]),
+        ("longest advice took {} seconds", totals["longest advice in seconds"]),
+        ("larger cleaning problem ({}, where its other setting has {})", *pick("cleaning, larger")),
+        ("with one image ({} against {})", *pick("few-shot, 1 image")),
+        ("for distillation ({} against {})", *pick("distillation")),
+        ("worse than the start ({} against {})", *pick("architecture")),
     ]
