@@ -315,6 +315,30 @@ def suites() -> list[Sentence]:
             worth("linear"),
             worth("mlp"),
         ),
+        *benchopt(),
+    ]
+
+
+def benchopt() -> list[Sentence]:
+    """benchopt's suite: the settings that were compared, and when a curve is below another."""
+    ends: dict[str, list[float]] = {"SOBA": [], "bvfim": []}
+    for row in result("benchopt-grid-cpu")["data"]["simulated"]:
+        ends[row["solver"].partition("[")[0]].append(row["last"][0])
+    saba, _, soba, chosen, default = (row["curve"] for row in result("benchopt-cpu")["data"]["simulated"])
+    below = [ours <= theirs for ours, theirs in zip(chosen["median"], soba["median"], strict=True)]
+    assert below == sorted(below)
+    assert default["median"][-1] > soba["median"][-1]
+    for dataset, (theirs, *ours) in result("benchopt-cpu")["data"].items():
+        if dataset != "simulated":
+            pairs = (zip(own["curve"]["median"], theirs["curve"]["median"], strict=True) for own in ours)
+            assert all(a < b for pair in pairs for a, b in pair), "lower at every second"
+    assert {len(own) for own in ends.values()} == {9}
+    return [
+        ("and a ratio of 3, which ended at {}, and", min(ends["SOBA"])),
+        ("and a step of x of 0.3, which ended at {}.", min(ends["bvfim"])),
+        ("worst of its nine ended at {}, the worst of SOBA's at {}.", max(ends["bvfim"]), max(ends["SOBA"])),
+        ("The suite's has come to {} after five seconds", saba["median"][saba["seconds"].index(5)]),
+        ("SOBA is ahead until second {}:", soba["seconds"][below.index(True)]),
     ]
 
 
