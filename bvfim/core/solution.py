@@ -109,6 +109,12 @@ class Solution:
         return found + (COARSE if coarse else "")
 
     @property
+    def _notes(self) -> list[str]:
+        """What stands against the result: the doubts, and what the certificate says of y."""
+        caution = self.certificate.caution if self.certificate is not None else ""
+        return [f"Note: {text}." for text in (*self.doubts, caution) if text]
+
+    @property
     def _end(self) -> str:
         """How the run ended, in a few words."""
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
@@ -117,9 +123,8 @@ class Solution:
     def __str__(self) -> str:
         refit = f"{self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g}"
         refit = "its gap not measured" if math.isnan(self.lower_gap) else refit
-        return f"{self._end}; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit}). {self.advice}" + "".join(
-            f" Note: {doubt}." for doubt in self.doubts
-        )
+        found = f"{self._end}; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit})."
+        return " ".join([found, self.advice, *self._notes])
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -129,7 +134,7 @@ class Solution:
         if self.multipliers:
             facts["largest violation"] = f"{self.violation:.3g}"
         facts |= {f"evaluations, {kind}": f"{count}" for kind, count in self.evaluations.items() if count}
-        return html(self._end, facts, [self.advice, *(f"Note: {doubt}." for doubt in self.doubts)])
+        return html(self._end, facts, [self.advice, *self._notes])
 
     def plot(self) -> Any:
         """Draw F, f and the method's own measures over the steps, with matplotlib (``pip install 'bvfim[app]'``).
