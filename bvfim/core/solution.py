@@ -111,6 +111,12 @@ class Solution:
         return found + (COARSE if coarse else "")
 
     @property
+    def _notes(self) -> list[str]:
+        """What stands against the result: the doubts, and what the certificate says of y."""
+        caution = self.certificate.caution if self.certificate is not None else ""
+        return [f"Note: {text}." for text in (*self.doubts, caution) if text]
+
+    @property
     def _end(self) -> str:
         """How the run ended, in a few words."""
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
@@ -120,7 +126,7 @@ class Solution:
         refit = f"{self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g}"
         refit = "its gap not measured" if math.isnan(self.lower_gap) else refit
         values = f"F = {self.upper:.6g}, f = {self.lower:.6g}{' on the last batch' if self.on_batch else ''}"
-        return f"{self._end}; {values} ({refit}). {self.advice}" + "".join(f" Note: {doubt}." for doubt in self.doubts)
+        return " ".join([f"{self._end}; {values} ({refit}).", self.advice, *self._notes])
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -131,7 +137,7 @@ class Solution:
         if self.multipliers:
             facts["largest violation"] = f"{self.violation:.3g}"
         facts |= {f"evaluations, {kind}": f"{count}" for kind, count in self.evaluations.items() if count}
-        return html(self._end, facts, [self.advice, *(f"Note: {doubt}." for doubt in self.doubts)])
+        return html(self._end, facts, [self.advice, *self._notes])
 
     def plot(self) -> Any:
         """Draw F, f and the method's own measures over the steps, with matplotlib (``pip install 'bvfim[app]'``).
