@@ -19,7 +19,7 @@ SOLVER = [
     "core.check_constraints",
     "core.multipliers", "core.validate", "core.batches", "dynamics",
     "core.descent", "core.linear", "core.unroll", "core.implicit", "interior", "methods", "core.accelerate",
-    "core.following", "core.one_scale", "core.shared_adam", "core.range_test", "core.history", "core.single_loop",
+    "core.following", "core.one_scale", "core.range_test", "core.shared_adam", "core.history", "core.single_loop",
     "distributed.twins", "distributed.module_loop", "core.mover", "checkpoint", "distributed.metadata",
     "distributed.files", "distributed.storage", "distributed.saving", "core.saved", "core.shown",
     "core.solution", "core.stepper", "core.run",

@@ -10,7 +10,7 @@ import torch
 
 from bvfim.adviser.facts import Facts, probed
 from bvfim.adviser.rules import Candidate, decided, is_judged
-from bvfim.adviser.trial import FEWEST, Trial, tried
+from bvfim.adviser.trial import Trial, tried
 from bvfim.core.arguments import check_flag, check_time_limit
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem, as_problem
@@ -153,6 +153,8 @@ def advise(
         >>> print(advice.best, advice.second.name)
         bvfim.StochasticBVFIM() RHG
     """
+    if seconds is None:
+        raise MethodError("seconds must be a number of seconds, at least 0, not None")
     check_time_limit(seconds, "seconds")
     check_flag(trial, "trial")
     problem = as_problem(problem)
@@ -209,8 +211,8 @@ def _told(advice: Advice, trials: tuple[Trial, ...], ahead: bool) -> list[str]:
     said = [f"{t.candidate.name} failed in a trial: {t.error}" for t in trials if t.error]
     if first.status is Status.CONVERGED:
         said.append(f"In a trial {first.candidate.name} came to its end: F is {first.upper:.4g} after a refit.")
-    elif any(trial.steps < FEWEST for trial in trials):
-        said.append(f"A step takes {max(t.seconds for t in trials if not t.error):.2g} s: too long for a trial.")
+    elif slow := [t for t in trials if t.status is None and not t.error]:
+        said += [f"A step of {t.candidate.name} takes {t.seconds:.2g} s, which is too long for a trial." for t in slow]
     elif not is_judged(advice.facts):
         shown = " and ".join(f"{t.seconds:.2g} s with {t.candidate.name}" for t in trials)
         said.append(f"In a trial a step took {shown}. What F is then, so early in training, says nothing.")

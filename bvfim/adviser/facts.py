@@ -12,7 +12,6 @@ from bvfim import tree
 from bvfim.adviser import probes
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
-from bvfim.core.range_test import adam_step
 from bvfim.tree import Tree
 
 DRAWS = 8
@@ -44,7 +43,6 @@ class Facts(NamedTuple):
         flat: the curvature of f along F_y there, relative to the largest: near zero, y can lower F at no cost of f.
         common: what the gradients of f on different draws have in common, between 0 and 1 (see
             :func:`bvfim.adviser.probes.common`): near 0, each draw has a lower level of its own.
-        y_step: a step for Adam on y.
         x_length: how far x goes until a gradient has changed by a tenth.
 
     Example:
@@ -73,7 +71,6 @@ class Facts(NamedTuple):
     minima: int
     flat: float
     common: float
-    y_step: float
     x_length: float
 
     @property
@@ -114,6 +111,5 @@ def probed(problem: Problem, x: Tree, y: Tree, batches: Any, budget: float = 2.0
             twice=probes.differentiable_twice(at, y),
             **(probes.NOT_PROBED if own.stated else probes.lower_level(at, y, iterations, not sampled))._asdict(),
             common=probes.common([g for _, g in slopes]) if sampled else 1.0,
-            y_step=math.nan if own.stated else adam_step(at, y),
             x_length=probes.length_of_x(own, x, y, drawn[0]),
         )

@@ -7,7 +7,7 @@ Curvatures are Ritz values of a few Lanczos steps on :math:`f_{yy}`, with produc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,11 +28,12 @@ GENTLE = 5
 """Iterations of L-BFGS on a single draw."""
 LANCZOS = 12
 """Steps of Lanczos, each for two gradients: the largest curvature is then known to a few per cent."""
-SCATTERED, FAR = 4, 2.0
+SCATTERED, FAR = 8, 2.0
 """Descents of f from scattered starts that look for other minima, and how far these lie, relative to the first one's
 way."""
-APART = 1e-3
-"""Minima of f differ where their values do by this share of what f falls by from the highest start."""
+APART = 1e-6
+"""Minima of f differ where their values do by this share of what f falls by from the highest start, which may be far
+up; descents end far more accurately."""
 CHANGED = 0.1
 """x has gone far enough to tell its length once a gradient has changed by this share."""
 FIRST, LONGER, TRIALS = 2.0**-12, 4.0, 16
@@ -96,24 +97,29 @@ def lower_level(at: At, y: Tree, iterations: int, whole: bool) -> Lower:
 
 
 def minima(at: At, y: Tree, z: Tree, iterations: int) -> int:
-    """How many different values the descents of f end at: from y, at z, and from around y, as far away as z is.
+    """How many different values the descents of f end at: from y, at z, and from around y, as far away as z is."""
+    highest, ends = float(at.lower(y)), [float(at.lower(z))]
+    for start, end in scattered(at, y, z, iterations):
+        highest = max(highest, float(at.lower(start)))
+        ends.append(float(at.lower(end)))
+    gaps = torch.tensor(sorted(ends), dtype=torch.float64).diff()
+    return 1 + int((gaps > APART * (highest - min(ends))).sum())
 
-    A descent that was cut off ends anywhere, and does not count.
+
+def scattered(at: At, y: Tree, z: Tree, iterations: int) -> Iterator[tuple[Tree, Tree]]:
+    """Starts around y, as far away as z is, and where descents of f from them end.
+
+    A descent that was cut off ends anywhere, and is left out.
     """
     generator = torch.Generator().manual_seed(0)
     far = max(float(tree.norm(tree.sub(z, y))) / math.sqrt(tree.size(y)), size_of(y))
-    highest, ends = float(at.lower(y)), [float(at.lower(z))]
     for _ in range(SCATTERED):
         start = tree.map(lambda t: t + FAR * far * torch.randn(t.shape, generator=generator).to(t), y)
         start = at.problem.project_y(start)
         before = at.problem.evaluations.lower
         end = lower_minimum(at, start, iterations)
-        cut = at.problem.evaluations.lower - before >= iterations
-        if end is not None and math.isfinite(end[1]) and not cut:
-            highest = max(highest, float(at.lower(start)))
-            ends.append(end[1])
-    gaps = torch.tensor(sorted(ends), dtype=torch.float64).diff()
-    return 1 + int((gaps > APART * (highest - min(ends))).sum())
+        if end is not None and math.isfinite(end[1]) and at.problem.evaluations.lower - before < iterations:
+            yield start, end[0]
 
 
 def product(at: At, y: Tree, v: Tensor) -> Tensor:

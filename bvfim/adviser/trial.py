@@ -8,6 +8,7 @@ import warnings
 from typing import Any, NamedTuple
 
 from bvfim import tree
+from bvfim.adviser.probes import SCATTERED, scattered
 from bvfim.adviser.rules import Candidate
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
@@ -23,6 +24,8 @@ FEWEST = 5
 """With fewer steps than this a trial says nothing."""
 STAGES = 500
 """The most steps of AdaptiveBVFIM, which ends by itself."""
+SAME = 1e-9
+"""Of ends of equal f, to rounding, the one with the lowest F is the follower's answer, who is optimistic."""
 LOOKS = 4
 """F after a refit is a mean over this many draws."""
 REFIT = 0.25
@@ -90,11 +93,18 @@ def tried(
 
 
 def worth_of(problem: Problem, x: Tree, y: Tree, batches: Any, seconds: float) -> float:
-    """F(x, y') with y' at the end of a descent of f from y that takes about so long; a mean over draws."""
+    """F(x, y') with y' at the end of a descent of f from y that takes about so long; a mean over draws.
+
+    Without batches y' is the lowest end of descents from around y as well: at another minimum F may be lower.
+    """
     own, draws = problem.counted_anew(), Draws(batches)
     y, first = own.project_y(tree.detach(y)), draws.draw()
     began = time.perf_counter()
     own.at(x, first).lower_grad(y)
     steps = max(int(seconds / (time.perf_counter() - began)), 1)
-    end = descended(own, x, y, first, draws.draw, steps)
-    return mean_values(own, x, [end], first, draws.draw, LOOKS)[0][0]
+    ends = [descended(own, x, y, first, draws.draw, steps)]
+    if first is None and not own.stated:
+        ends += [end for _, end in scattered(own.at(x), y, ends[0], steps // SCATTERED)]
+    values = mean_values(own, x, ends, first, draws.draw, LOOKS)
+    lowest = min(f for _, f in values)
+    return min(F for F, f in values if f - lowest <= SAME * max(1.0, abs(lowest)))

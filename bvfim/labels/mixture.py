@@ -4,8 +4,8 @@ The model of the data is p(given label j | row) = Σ_k p_k(row) T[k, j] for the 
 ones, with p = softmax(Σ_m w_m s_m f_m) over scores f_m of models that have not seen the row: kernel ridge regressions,
 naive Bayes where the rows hold texts, and the bilevel network of :mod:`bvfim.labels.network`. Everything that is chosen
 (the width γ of a kernel, its penalty λ, the smoothing α of naive Bayes, the rounds r of self-training, the scales s,
-the weights w and T) is chosen by the likelihood of the labels under this model. So nothing has to be known about the
-noise beforehand, and every noisy row helps to calibrate the probabilities, not the trusted ones alone.
+the weights w, T and where it begins) is chosen by the likelihood of the labels under this model. So nothing has to be
+known about the noise beforehand, and every noisy row helps to calibrate the probabilities, not the trusted ones alone.
 
 A round of self-training replaces the targets of the noisy rows by their posterior probabilities. It is done separately
 without each fold, and the fold is scored by what was trained without it: no row is judged by a model that its own label
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 from scipy.special import log_softmax, softmax
 
-from bvfim.labels import network, noise_matrix
+from bvfim.labels import beginning, network, noise_matrix
 from bvfim.labels.arrays import Array, Labels
 from bvfim.labels.naive_bayes import NaiveBayes
 from bvfim.labels.ridge import Features, Ridge, folded
@@ -134,12 +135,13 @@ class Member:
     of_words: bool = False
 
 
-def self_trained(rows: TrainingRows, features: Features, fold: Labels, config: Config) -> Iterator[Member]:
-    """The models of one kernel: every penalty, after each round of self-training."""
+def self_trained(
+    rows: TrainingRows, features: Features, fold: Labels, start: Array, config: Config
+) -> Iterator[Member]:
+    """The models of one kernel: every penalty, after each round of self-training; the noise matrix begins at start."""
     n = len(rows.given)
     weights = np.concatenate([np.ones(n), np.full(len(rows.trusted), config.trust)])
     whole, without = folded(features(rows.inputs), weights, fold, np.array(config.penalties))
-    start = noise_matrix.flat(rows.classes, config.rate)
     first = rows.targets(noise_matrix.unbiased(rows.given, start))
     for j, penalty in enumerate(config.penalties):
         models, targets, T = [whole, *without], [first] * (1 + len(without)), start
@@ -157,7 +159,7 @@ def self_trained(rows: TrainingRows, features: Features, fold: Labels, config: C
                 scores = _spliced([model.scores(y, j) for model, y in zip(without, targets[1:], strict=True)], fold)
 
 
-def reading(rows: TrainingRows, fold: Labels, config: Config) -> Iterator[Member]:
+def reading(rows: TrainingRows, fold: Labels, start: Array, config: Config) -> Iterator[Member]:
     """The models of the rows' terms: every smoothing, after each round of self-training; none without terms."""
     if rows.words is None:
         return
@@ -165,7 +167,6 @@ def reading(rows: TrainingRows, fold: Labels, config: Config) -> Iterator[Member
     weights = np.concatenate([np.ones(n), np.full(len(rows.trusted), config.trust)])
     parts = range(int(fold.max()) + 1)
     kept = [weights, *(np.where(fold == k, 0.0, weights) for k in parts)]
-    start = noise_matrix.flat(rows.classes, config.rate)
     for smoothing in config.smoothings:
         targets, T = [rows.targets(start.T[rows.given])] * len(kept), start
         for _ in range(config.rounds + 1):
@@ -282,13 +283,35 @@ def fit(
     fold = np.concatenate([rng.permutation(size) % folds for size in (noisy, count - noisy)])
     distances = pdist(landmarks[:1000], "sqeuclidean")
     unit = 1.0 / max(float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0, 1e-12)
+    kernels = [Features.of(landmarks, width * unit) for width in config.widths]
+    flat = noise_matrix.flat(rows.classes, config.rate)
+    starts = [flat]
+    if len(rows.trusted):
+        starts += beginning.others(
+            kernels, rows.inputs, rows.given, rows.trusted, flat, config.penalties, config.scales
+        )
+    ticks, steps = count_from(1), len(starts) * len(kernels) * (2 if config.bilevel else 1)
+    begun = [_members(rows, kernels, fold, start, config, lambda: progress(next(ticks) / steps)) for start in starts]
+    best = max(begun, key=lambda members: max(member.likelihood for member in members))
+    return mixed(rows, [*best, *_bilevel(rows, fold, seed, best[0].T, config)])
+
+
+def _members(
+    rows: TrainingRows,
+    kernels: Sequence[Features],
+    fold: Labels,
+    start: Array,
+    config: Config,
+    tell: Callable[[], object],
+) -> list[Member]:
+    """The best kernels, then the best models of terms, where the noise matrix begins at start; tells of each kernel."""
     members: list[Member] = []
-    for k, width in enumerate(config.widths, 1):
-        members += self_trained(rows, Features.of(landmarks, width * unit), fold, config)
-        progress(k / (len(config.widths) * (2 if config.bilevel else 1)))
-    best = sorted(members, key=lambda member: -member.likelihood)[: config.members]
-    words = sorted(reading(rows, fold, config), key=lambda member: -member.likelihood)[: config.members]
-    return mixed(rows, [*best, *words, *_bilevel(rows, fold, seed, best[0].T, config)])
+    for features in kernels:
+        members += self_trained(rows, features, fold, start, config)
+        tell()
+    words = reading(rows, fold, start, config)
+    ranked = [sorted(some, key=lambda member: -member.likelihood) for some in (members, words)]
+    return [member for some in ranked for member in some[: config.members]]
 
 
 def _bilevel(rows: TrainingRows, fold: Labels, seed: int, T: Array, config: Config) -> list[Member]:

@@ -81,7 +81,9 @@ def test_a_method_that_fails_its_trial_is_not_advised():
 def test_a_step_too_long_for_a_trial_is_said():
     slow = [trial(c, math.nan, 1, None, seconds=7.0) for c in (TOLD.second, TOLD.best)]
     given = advice.after(TOLD, tuple(slow), 70)
-    assert "A step takes 7 s" in given.reasons[-1]
+    assert given.reasons[-2:] == tuple(
+        f"A step of {name} takes 7 s, which is too long for a trial." for name in ("CG", "AdaptiveBVFIM")
+    )
     assert given.best == TOLD.best
 
 
@@ -119,6 +121,7 @@ def test_a_trial_says_what_a_method_refuses():
         ({"problem": 3}, "must be a bvfim.Problem"),
         ({"x": 3.0}, "x"),
         ({"seconds": -1}, "seconds must be"),
+        ({"seconds": None}, "seconds must be"),
         ({"trial": "yes"}, "trial"),
         ({"batches": 5}, "batches"),
     ],

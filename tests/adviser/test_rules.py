@@ -10,8 +10,7 @@ from bvfim.adviser.facts import Facts
 
 PLAIN = Facts(
     m=10, n=20, batches=False, sampled=False, stated=(), follower="optimistic", upper=2.0, seconds=1e-4, twice=True,
-    largest=4.0, smallest=1.0, fall=3.0, descent=30, reached=True, minima=1, flat=0.5, common=1.0, y_step=0.01,
-    x_length=2.0,
+    largest=4.0, smallest=1.0, fall=3.0, descent=30, reached=True, minima=1, flat=0.5, common=1.0, x_length=2.0,
 )  # fmt: skip
 LARGE = {"m": 5000, "n": 5000}
 

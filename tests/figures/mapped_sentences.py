@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.figures.mapped_rivals import sentences as rivals
+from tests.figures.mapped_suites import suites
 from tests.figures.reproduce_sentences import (
     Sentence,
     cleaning,
@@ -115,8 +117,8 @@ def mostly_wrong() -> list[Sentence]:
     found = [
         one(result("mostly-wrong-cpu")["columns"], contestant=name, **where) for name in ("LabelCleaner", "cleanlab")
     ]
-    template = "right ones (F1 {}, AUROC {}; cleanlab with the same trusted rows in its folds: F1 {}, AUROC {}"
-    return [(template, *(row[key] for row in found for key in ("F1", "AUROC")))]
+    said = "finds those that are flipped (F1 {}, AUROC {}; cleanlab with the same trusted rows in its folds: F1 {}, "
+    return [(said + "AUROC {}", *(row[key] for row in found for key in ("F1", "AUROC")))]
 
 
 def labels() -> list[Sentence]:
@@ -277,51 +279,12 @@ def benchmarks() -> list[Sentence]:
     ]
 
 
-def suites() -> list[Sentence]:
-    """MLS-Bench's toy and hyper-cleaning."""
-    file = result("mlsbench-cpu")
-    told, right, _, tight, finds, ours, loose, first, fixed, _ = file["toy"]
-
-    def gradients(run: dict[str, Any]) -> float:
-        return run["F gradients"] + run["f gradients"]
-
-    def worth(net: str) -> float:
-        own = [run for run in file[net]["runs"] if run["method"] == "StochasticBVFIM, chosen"]
-        return sum(run["by test accuracy"]["accuracy"] - run["last"]["accuracy"] for run in own) / len(own)
-
-    return [
-        ("The right one takes {} steps instead of {}", right["steps"], told["steps"]),
-        (
-            "from {} starts with a weight of 1000, for {} steps; AdaptiveBVFIM from {}",
-            tight["at x*"],
-            tight["steps"],
-            ours["at x*"],
-        ),
-        ("and takes {} gradients; where it has to find it", gradients(told)),
-        ("with a step of z for each of x, {}.", gradients(finds)),
-        ("takes {} gradients (and {} values) and ends there from", gradients(fixed), fixed["values"]),
-        ("gradients (and {} values) and ends there from {} starts", fixed["values"], fixed["at x*"]),
-        ("F2SA of order 1 takes the same steps, {} gradients.", gradients(first)),
-        ("and takes {} gradients (and {} values", gradients(ours), ours["values"]),
-        (
-            "A tolerance of 0.1 instead of 1e-3 saves {} of them, and leaves {} starts",
-            gradients(ours) - gradients(loose),
-            loose["at x*"],
-        ),
-        ("is at most 1e-5 at the end of {} starts", ours["gradient of its last barrier at most 1e-5"]),
-        (
-            "is worth little here: {} points of accuracy for the linear network and {} for",
-            worth("linear"),
-            worth("mlp"),
-        ),
-    ]
-
-
 SENTENCES: dict[str, list[Sentence]] = {
     "benchmarks/README.md": benchmarks(),
     "docs/adaptive.md": adaptive(),
     "docs/choosing-a-method.md": choosing(),
     "docs/cleaning-labels.md": [*labels(), *mostly_wrong()],
+    "docs/evidence/which-method.md": rivals(),
     "docs/reproduce.md": [*steps_and_context(), *cleaning(), *small_problems(), *few_shot_and_net()],
     "docs/several-gpus.md": several_gpus(),
     "docs/speed.md": speed(),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bvfim.labels.mixture import Config, TrainingRows, fit, self_trained
+from bvfim.labels.noise_matrix import flat
 from bvfim.labels.ridge import Features
 
 SMALL = Config(widths=(1.0,), penalties=(0.3,), scales=(5.0,), landmarks=60, folds=4, bilevel=None)
@@ -31,7 +32,7 @@ def test_a_rows_own_label_does_not_reach_its_score(r):
     features, fold = Features.of(rows.inputs[:60], 1.0), np.arange(132) % 4
 
     def scores(given):
-        return list(self_trained(replace(rows, given=given), features, fold, SMALL))[r].scores
+        return list(self_trained(replace(rows, given=given), features, fold, flat(3, SMALL.rate), SMALL))[r].scores
 
     for i in (3, 50):
         changed = rows.given.copy()

@@ -17,6 +17,7 @@ import bvfim
 from bvfim.core.extras import MissingExtraError
 from bvfim.labels.inputs import View
 from bvfim.labels.mixture import Config, TrainingRows, reading
+from bvfim.labels.noise_matrix import flat
 from bvfim.labels.sentences import Terms, are_sentences, model_of
 
 SUBJECTS = {"cat": "purrs meows scratches sleeps hunts", "ship": "sails anchors sinks docks drifts"}
@@ -116,7 +117,8 @@ def test_no_rows_own_label_reaches_what_reads_it():
     rows, fold = np.zeros((120, 1)), np.arange(120) % 5
 
     def scores(labels, r):
-        return list(reading(TrainingRows(rows, labels, given[:0], 2, words), fold, config))[r].scores
+        own = TrainingRows(rows, labels, given[:0], 2, words)
+        return list(reading(own, fold, flat(2, config.rate), config))[r].scores
 
     for r in (0, 2):
         changed = given.copy()

@@ -21,8 +21,8 @@ LOWEST, HIGHEST = 1e-4, 1e2
 """An excess below or above these is drawn there."""
 OWN = ("BVFIM", "AdaptiveBVFIM", "StochasticBVFIM")
 """The library's own methods: thicker lines, since colours and dashes have to tell sixteen apart."""
-EARLIEST = 0.05
-"""The share of a run's time at which the axis of time begins."""
+EARLIEST, LATEST = 0.05, 1.2
+"""The shares of a run's time at which the axis of time begins, and ends: beyond one, so that the last rise is seen."""
 NEAR_FROM = "near from"
 """The share of its time from which on a run was near the best."""
 COLUMNS = 4
@@ -47,10 +47,12 @@ def profiles(ends: pd.DataFrame) -> Figure:
             within.plot(TOLERANCES, share, label=name, markevery=markers, **style)
             moments = sorted(own[NEAR_FROM].dropna())
             reached = [i / len(own) for i in range(len(moments) + 1)]
-            by_time.step([EARLIEST, *moments, 1.0], [*reached, reached[-1]], where="post", **{**style, "marker": None})
+            by_time.step(
+                [EARLIEST, *moments, LATEST], [*reached, reached[-1]], where="post", **{**style, "marker": None}
+            )
         within.set(title=kind, xscale="log", xlabel="above the best, relative to it", ylim=(0, 1))
         within.axvline(NEAR, color="#808a94", linestyle=":")
-        by_time.set(xscale="log", xlabel="share of the CPU seconds", xlim=(EARLIEST, 1.0), ylim=(0, 1))
+        by_time.set(xscale="log", xlabel="share of the CPU seconds", xlim=(EARLIEST, LATEST), ylim=(0, 1))
         by_time.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         for one in (within, by_time):
             one.xaxis.set_major_formatter("{x:g}")

@@ -197,7 +197,7 @@ def about(ends: pd.DataFrame, tries: int) -> str:
         "each for the same seconds of one CPU thread on a problem. What counts is what a judge gives for x alone: "
         "F after an exact solution of the lower level, or the loss on unseen rows of a network trained anew. "
         f"Each method ran with at most {tries} settings on seed 0; the one that ended lowest there is its best, and "
-        f"what is shown are seeds {', '.join(map(str, seeds))}. Judging is not counted. A value is near the best, the "
+        f"what is shown is seed {', '.join(map(str, seeds))}. Judging is not counted. A value is near the best, the "
         f"lowest end of anyone or the optimum if it is known, where it is above it by at most {100 * NEAR:g} per cent "
         f"of it, or by {TRIFLE:g} of the fall from the start. A step that was begun in time may end. A product of "
         "second order counts as two gradients, a value as a third of one."

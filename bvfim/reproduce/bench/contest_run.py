@@ -55,11 +55,16 @@ class Watch:
 
     Args:
         budget: CPU seconds; shares: when to look.
+
+    Attributes:
+        looks: what was seen then; last: after the last step.
+        first: the seconds until the first step had ended; steps: how many did.
     """
 
     def __init__(self, budget: float, shares: tuple[float, ...] = ()) -> None:
         self.budget, self.due = budget, [share * budget for share in shares]
         self.looks: list[Look] = []
+        self.last: Look | None = None
         self.steps, self.first = 0, math.nan
         self.began = time.process_time()
 
@@ -73,8 +78,9 @@ class Watch:
         seconds, self.steps = self.seconds, self.steps + 1
         if self.steps == 1:
             self.first = seconds
+        self.last = Look(seconds, in_gradients(run.problem.evaluations.as_dict()), tree.clone(run.x))
         if self.due and seconds >= self.due[0]:
-            self.looks.append(Look(seconds, in_gradients(run.problem.evaluations.as_dict()), tree.clone(run.x)))
+            self.looks.append(self.last)
             self.due = [moment for moment in self.due if moment > seconds]
         return seconds >= self.budget
 
@@ -98,9 +104,7 @@ def rows(job: Job, setting: Setting, seed: int, budget: float, looked: bool) -> 
     posed = job.build(seed)
     watch, end, status, said = ran(posed, job, setting, seed, budget, SHARES if looked else ())
     found = [(look, judged(posed, look.x), "") for look in watch.looks]
-    worth = math.inf if end is None else judged(posed, end.x)
-    last = Look(watch.seconds, math.nan, None) if end is None else end
-    found.append((last, worth, status))
+    found.append((end, math.inf if end.x is None else judged(posed, end.x), status))
     return [
         {**about, "seconds": look.seconds, "gradients": look.gradients, "value": value, "status": ended, "said": said}
         for look, value, ended in found
@@ -117,27 +121,27 @@ def start(name: str, seed: int) -> float:
 
 def ran(
     posed: Posed, job: Job, setting: Setting, seed: int, budget: float, shares: tuple[float, ...]
-) -> tuple[Watch, Look | None, str, str]:
-    """The watch of a run, where it ended, how, and what there is to say; no end where it failed."""
+) -> tuple[Watch, Look, str, str]:
+    """The watch of a run, where it ended, how, and what there is to say; without an x where it failed."""
     method, batches = fitted(setting, posed)
-    watch = Watch(budget, shares)
+    watch, limit = Watch(budget, shares), Limit(LONGEST * budget)
     try:
         steps = planned(job.build(seed), setting, budget) if isinstance(method, bvfim.StochasticBVFIM) else ENDLESS
-        with quiet(), limited(LONGEST * budget):
+        with quiet(), limit:
             watch = Watch(budget, shares)
             solution = solved(posed, method, setting, steps, batches, watch)
-    except CutOff:
-        last = watch.looks[-1] if watch.looks else Look(0.0, 0.0, posed.x)
-        return watch, last._replace(seconds=watch.seconds), CUT, "" if watch.steps else NO_STEP
-    except BvfimError as error:
-        return watch, None, REFUSED, str(error)
-    except Exception as error:  # a failure of one method is a result, not the end of the contest
-        return watch, None, FAILED, f"{type(error).__name__}: {error}".splitlines()[0]
+    except (CutOff, Exception) as error:
+        if limit.over:  # whatever has become of it on its way: some catch all errors, and raise others
+            last = watch.last or Look(0.0, 0.0, posed.x)
+            return watch, last._replace(seconds=watch.seconds), CUT, "" if watch.steps else NO_STEP
+        nowhere = Look(watch.seconds, math.nan, None)
+        if isinstance(error, BvfimError):
+            return watch, nowhere, REFUSED, str(error)
+        return watch, nowhere, FAILED, f"{type(error).__name__}: {error}".splitlines()[0]
     finished(solution)
-    status = solution.status.value
-    if solution.status in BROKEN:
-        return watch, None, status, "it broke off"
-    return watch, Look(watch.seconds, in_gradients(solution.evaluations), solution.x), status, ""
+    broken = solution.status in BROKEN
+    end = Look(watch.seconds, in_gradients(solution.evaluations), None if broken else solution.x)
+    return watch, end, solution.status.value, "it broke off" if broken else ""
 
 
 def solved(posed: Posed, method: Any, setting: Setting, steps: int, batches: Any, watch: Watch) -> Solution:
@@ -151,7 +155,7 @@ def solved(posed: Posed, method: Any, setting: Setting, steps: int, batches: Any
 def planned(posed: Posed, setting: Setting, budget: float) -> int:
     """How many steps fit into the budget, from a short run of its own."""
     probe = Watch(PROBE * budget)
-    with quiet(), limited(LONGEST * budget):
+    with quiet(), Limit(LONGEST * budget):
         solved(posed, setting.method, setting, ENDLESS, posed.batches, probe)
     seconds = probe.seconds
     if probe.steps < 2:
@@ -180,22 +184,40 @@ AGAIN = 0.05
 """CPU seconds after which a run that loads a module is asked to end once more: half a module would break the others."""
 
 
-@contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise an error within what takes more CPU seconds than these."""
+class Limit:
+    """Raises an error in what is done within it once that has taken more CPU seconds; ``over`` says whether it has.
 
-    def over(signum: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            if frame.f_code.co_filename.startswith("<frozen importlib"):
-                signal.setitimer(signal.ITIMER_PROF, AGAIN)
-                return
-            frame = frame.f_back
+    The timer of the system may run ahead of the clock by a half where other processes run, so that the clock is asked.
+
+    Args:
+        seconds: how long it may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.over = seconds, False
+
+    def __enter__(self) -> None:
+        self.end = time.process_time() + self.seconds
+        self.before = signal.signal(signal.SIGPROF, self._due)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, self.before)
+
+    def _due(self, signum: int, frame: FrameType | None) -> None:
+        left = self.end - time.process_time()
+        if left > 0 or _loading(frame):
+            signal.setitimer(signal.ITIMER_PROF, max(left, AGAIN))
+            return
+        self.over = True
         raise CutOff
 
-    before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
+
+def _loading(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

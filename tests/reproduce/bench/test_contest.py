@@ -12,7 +12,7 @@ from bvfim import Problem
 from bvfim.methods import ALL
 from bvfim.reproduce.bench import contest, contest_report, contest_run
 from bvfim.reproduce.bench.contest_figures import curves, profiles
-from bvfim.reproduce.bench.contest_run import CUT, FAILED, NO_STEP, REFUSED, CutOff, Watch, limited, rows
+from bvfim.reproduce.bench.contest_run import CUT, FAILED, NO_STEP, REFUSED, CutOff, Limit, Watch, rows
 from bvfim.reproduce.bench.contest_settings import DEFAULTS, Setting, fitted, settings
 from bvfim.reproduce.bench.jobs import Job, Posed, excess, is_near, jobs
 from bvfim.status import DataError
@@ -96,6 +96,7 @@ def test_the_watch_looks_when_it_is_due_and_ends_the_run(monkeypatch):
     assert [watch(Run) for _ in range(5)] == [False] * 4 + [True]
     assert [look.seconds for look in watch.looks] == [0.3, 0.9]  # at the second, two were due
     assert watch.first == 0.1
+    assert watch.last.seconds == 1.1
 
 
 @pytest.mark.usefixtures("started")
@@ -145,11 +146,49 @@ def test_a_step_that_does_not_end_is_cut_off_where_the_run_was():
     assert 0.1 <= found["seconds"] < 0.5
 
 
+@pytest.mark.usefixtures("started")
+def test_what_is_cut_off_after_some_steps_ends_where_they_led():
+    calls = []
+
+    def slow(x, y):
+        calls.append(1)
+        while len(calls) > 2000 and time.process_time() < began + 1.0:
+            pass
+        return ((y - x) ** 2).sum()
+
+    began = time.process_time()
+    setting = Setting("Adam", bvfim.RHG(10, 0.3), lambda p: torch.optim.Adam(p, 0.1))
+    (found,) = rows(job(lower=slow), setting, 0, 0.3, looked=False)
+    assert (found["status"], found["said"]) == (CUT, "")
+    assert found["value"] < 4.0
+
+
+@pytest.mark.usefixtures("started")
+def test_a_cut_that_is_caught_and_raised_as_another_error_is_a_cut():
+    def endless(x, y):
+        try:
+            while y.requires_grad:
+                pass
+        except CutOff:
+            raise bvfim.MethodError("no forward mode") from None
+        return (y**2).sum()
+
+    (found,) = rows(job(lower=endless), settings(bvfim.CG, 1)[0], 0, 0.1, looked=True)
+    assert (found["status"], found["said"]) == (CUT, NO_STEP)
+
+
+def test_a_timer_that_runs_ahead_of_the_clock_cuts_nothing(monkeypatch):
+    limit = Limit(10.0)
+    with limit:
+        limit._due(0, None)
+    assert not limit.over
+
+
 def test_what_loads_a_module_is_not_cut_off_in_the_middle():
     spin = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
-    with limited(0.05):
+    with Limit(0.05):
         exec(compile(spin, "<frozen importlib._fake>", "exec"), {})
-    with pytest.raises(CutOff), limited(0.05):
+    with pytest.raises(CutOff), Limit(0.05):
         exec(compile(spin, "<elsewhere>", "exec"), {})
 
 
