@@ -13,6 +13,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPAT
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the notebooks are small: more threads wait for each other
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # the command bvfim
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # kernels otherwise print a word about debuggers
+os.environ["BVFIM_PROGRESS"] = "0"  # a page can't show bars that move
 
 from bvfim.version import __version__  # noqa: E402 (found through the path above)
 
@@ -30,6 +31,7 @@ extensions = [
     "docstrings",
     "public_names",
     "spread",
+    "own_paths",
 ]
 exclude_patterns = ["_build", "pictures.py"]
 

@@ -47,3 +47,13 @@ def test_links_lead_to_files_and_headings(page):
         leads_to = page.parent / target if target else page
         assert leads_to.exists(), target
         assert not anchor or anchor in anchors(leads_to), anchor
+
+
+def test_a_page_that_names_a_folder_of_this_machine_is_found(monkeypatch):
+    """docs/_ext/own_paths.py makes it a warning, and a warning breaks the build of the site."""
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    from own_paths import named
+
+    assert named(f"<pre>\n{ROOT}/bvfim/callbacks.py:9: UserWarning: install it\n</pre>")
+    assert named("<p>in bvfim/callbacks.py</p>") == []

@@ -27,14 +27,18 @@ class Facts(NamedTuple):
 
     Attributes:
         m, n: the entries of x and of y.
-        batches: whether there are batches; sampled: whether f or its gradient differs from draw to draw.
-        stated: the kinds of constraints; follower: whom it is solved for.
-        upper: F at the start; seconds: of one gradient of f.
+        batches: whether there are batches.
+        sampled: whether f or its gradient differs from draw to draw.
+        stated: the kinds of constraints.
+        follower: whom it is solved for.
+        upper: F at the start.
+        seconds: of one gradient of f.
         twice: whether f can be differentiated twice.
         largest, smallest: the largest size of a curvature of f at the start or at the end of a descent, and the
             smallest curvature at its end; not a number where none could be had.
-        fall: what f falls by in a descent; descent: the gradients of f that it took; reached: whether it came to
-            its end.
+        fall: what f falls by in a descent.
+        descent: the gradients of f that it took.
+        reached: whether it came to its end.
         minima: how many minima of different value the descents from scattered starts found.
         flat: the curvature of f along F_y there, relative to the largest: near zero, y can lower F at no cost of f.
         common: what the gradients of f on different draws have in common, between 0 and 1 (see

@@ -95,7 +95,7 @@ class Solution:
     def history(self) -> pd.DataFrame:
         """One row per step.
 
-        Every method has the columns ``step``, ``upper``, ``lower``, ``value``, ``grad_norm``, ``seconds`` and the
+        Every method has the columns ``step``, ``upper``, ``lower``, ``grad_norm``, ``x_norm``, ``seconds`` and the
         evaluations so far (``upper_evaluations`` for ``evaluations["upper"]``, and so on); methods add their own.
         """
         import pandas as pd  # half as slow to load as torch, and most runs are not looked into
