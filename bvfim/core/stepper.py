@@ -183,12 +183,7 @@ class Stepper:
     # -- moving --
 
     def step(self, batch: Any = None) -> dict[str, float]:
-        """Take one step on a batch; return its row of the history, a dict of numbers.
-
-        Every method gives ``step``, ``upper`` and ``lower`` (F and f at y on this batch, before x moves),
-        ``grad_norm``, ``x_norm``, ``seconds`` and the evaluations so far; most give ``value``, the number whose
-        derivative in x the step follows. StochasticBVFIM adds ``gap`` (f at y less f at z), ``mu`` (the gap that y is
-        allowed) and ``multiplier`` (the weight of f beside F). The reference of solutions lists them all.
+        """Take one step on a batch; return its row of the history, whose columns the reference of solutions explains.
 
         A step with non-finite values or a lost slack is not taken: x does not change, and ``status`` says why.
         Since the optimiser has already seen the gradient, the run can only continue from a saved state.
