@@ -62,9 +62,7 @@ def refitted(task: cleaning.Task, x: torch.Tensor, ys: list[Any], iterations: in
     at = task.problem.counted_anew().at(x)
 
     def descended(y: Any, target: float) -> Any:
-        found = lower_minimum(at, y, iterations, 1e-12, target)
-        assert found is not None
-        return found[0]
+        return lower_minimum(at, y, iterations, 1e-12, target)[0]
 
     lowest = min(float(at.lower(descended(y, -float("inf")))) for y in ys)
     target = lowest + GAP

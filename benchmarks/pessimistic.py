@@ -50,7 +50,7 @@ def worst(problem: bvfim.Problem, x: Tensor, like: Tensor) -> float:
         ys = low + (high - low) * torch.rand(POINTS, len(like), generator=torch.Generator().manual_seed(0)).to(like)
         f = at.lower_many(list(ys))
         chosen = ys[f.argsort()[:BEST]]
-    ends = [end for y in chosen[:: max(1, len(chosen) // BEST)] if (end := lower_minimum(at, y, 200, 1e-14))]
+    ends = [lower_minimum(at, y, 200, 1e-14) for y in chosen[:: max(1, len(chosen) // BEST)]]
     lowest = min(float(f.min()), *(value for _, value in ends))
     level = lowest + TIED * (1 + abs(lowest))
     tied = [float(at.upper(y)) for y, value in ends if value <= level]

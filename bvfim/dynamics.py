@@ -144,6 +144,9 @@ class Momentum:
 class Adam:
     """Adam (Kingma and Ba, 2015), differentiable even where an entry of d is zero.
 
+    It scales each entry by itself, so in a ``y_set`` that is no box y comes to rest away from the lower-level
+    solution: take :class:`Adaptive` there.
+
     The second moment enters as sqrt(v + floor): the square root alone has no derivative at v = 0,
     and one dead unit would turn the whole hypergradient into NaN.
 

@@ -78,13 +78,12 @@ def lower_level(at: At, y: Tree, iterations: int, whole: bool) -> Lower:
     learns a draw by heart, and there every curvature vanishes.
     """
     before = at.problem.evaluations.lower
-    found = lower_minimum(at, y, iterations if whole else GENTLE)
+    z, low = lower_minimum(at, y, iterations if whole else GENTLE)
     taken = at.problem.evaluations.lower - before
     high = float(at.lower(y))
-    z, low = (y, high) if found is None else found
     at_start, at_end = (ritz(partial(product, at, there), tree.flatten(y)) for there in (y, z))
     largest = float(torch.cat([at_start, at_end]).abs().max())
-    reached = whole and found is not None and taken < iterations
+    reached = whole and taken < iterations
     return Lower(
         largest=largest,
         smallest=float(at_end[0]) if whole else math.nan,
@@ -117,9 +116,9 @@ def scattered(at: At, y: Tree, z: Tree, iterations: int) -> Iterator[tuple[Tree,
         start = tree.map(lambda t: t + FAR * far * torch.randn(t.shape, generator=generator).to(t), y)
         start = at.problem.project_y(start)
         before = at.problem.evaluations.lower
-        end = lower_minimum(at, start, iterations)
-        if end is not None and math.isfinite(end[1]) and at.problem.evaluations.lower - before < iterations:
-            yield start, end[0]
+        _, end = found = lower_minimum(at, start, iterations)
+        if math.isfinite(end) and at.problem.evaluations.lower - before < iterations:
+            yield start, found[0]
 
 
 def product(at: At, y: Tree, v: Tensor) -> Tensor:

@@ -259,12 +259,10 @@ class _Lower:
         self.descends = descends
         self.at, self.end = point.problem.at(point.x, point.data), end
         self.f_start, self.f_end = (float(self.at.lower(y)) for y in (start, end))
-        found = lower_minimum(self.at, end if self.f_end < self.f_start else start)
-        self.low = end if found is None else found[0]
-        self.f_low = self.f_end if found is None else found[1]
+        self.low, self.f_low = lower_minimum(self.at, end if self.f_end < self.f_start else start)
         self.saddle = False
         self.implicit: Tensor | None = None
-        if found is not None and tree.size(start) <= DENSE_LIMIT:
+        if tree.size(start) <= DENSE_LIMIT:
             self._differentiate(self.low)
 
     def _differentiate(self, y: Tree) -> None:

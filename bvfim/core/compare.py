@@ -49,10 +49,10 @@ def compare(
         options: passed to :func:`bvfim.solve` (``steps``, ``optimizer``, ``batches``, ``time_limit``...).
 
     Returns:
-        One row per method: ``upper`` (F), ``lower`` (f), ``lower_gap`` (f minus its value after L-BFGS from y and z at
+        One row per method: ``upper`` (F), ``lower`` (f), ``lower_gap`` (f minus its value after a refit from y and z at
         the final x), ``upper_refit`` (F there) and ``uses_slack`` (whether F is lower by more than the tolerance at a y
         that is no lower-level solution), the evaluations, ``seconds``, ``peak_mib`` (of one estimate), ``steps``,
-        ``status``. With batches, or if Y is not a box, the second three are those of the solution.
+        ``status``. With batches, the second three are those of the solution.
 
     Example:
         >>> import torch, bvfim
@@ -110,12 +110,11 @@ def _spent(run: Run) -> int:
 
 
 def _refitted(problem: Problem, solution: Solution, batches: Any) -> dict[str, Any]:
-    at = problem.counted_anew().at(solution.x) if batches is None else None
-    found = [] if at is None else [lower_minimum(at, start) for start in (solution.y, solution.z)]
-    ends = [end for end in found if end is not None]
-    if at is None or not ends:
+    if batches is not None:
         names = ("lower_gap", "upper_refit", "uses_slack")
         return {name: getattr(solution, name) for name in names}
+    at = problem.counted_anew().at(solution.x)
+    ends = [lower_minimum(at, start) for start in (solution.y, solution.z)]
     y, lowest = min([(solution.y, solution.lower), *ends], key=lambda end: end[1])
     refit = float(at.upper(y))
     slack = refit > solution.upper and apart(solution.upper, refit)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, optim
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from bvfim import tree
@@ -17,12 +17,19 @@ from bvfim.core.arguments import accepts, check_function
 from bvfim.core.problem import Problem
 from bvfim.methods import Estimator, Method
 from bvfim.methods.base import Data, OptimizerFactory, S, SchedulerFactory, Step
-from bvfim.status import MethodError, Status
+from bvfim.methods.stochastic import pace
+from bvfim.sets import SetTree, entrywise
+from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
 
 Scheduler: TypeAlias = torch.optim.lr_scheduler.LRScheduler
 LEARNING_RATE = 0.01
 """The learning rate of Adam, the default optimiser of x, as in the paper."""
+SCALED = (
+    optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adagrad, optim.Adadelta, optim.RMSprop,
+    optim.Rprop, optim.SparseAdam, optim.Adafactor,
+)  # fmt: skip
+"""Optimisers that scale the entries of a gradient apart from each other."""
 
 
 class Part(Protocol):
@@ -61,7 +68,7 @@ class Following(Optimised[S]):
     Args:
         estimator: computes g.
         x: the initial upper variable; the optimiser gets copies of its tensors.
-        optimizer: maps these tensors to a torch optimiser; Adam with learning rate 0.01 by default.
+        optimizer: maps these tensors to a torch optimiser; Adam with learning rate 0.01 by default, which suits boxes.
         scheduler: maps the optimiser to a learning-rate scheduler, stepped once per step.
         tol: x is stationary if the norm of its projected gradient is at most this; None for never.
         estimate: how estimates are computed, plain or accelerated.
@@ -161,6 +168,33 @@ def advance(scheduler: Scheduler, value: Tensor | float) -> None:
 def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
     """The default optimiser of x along hypergradients."""
     return torch.optim.Adam(parameters, lr=LEARNING_RATE)
+
+
+def caution(optimizer: optim.Optimizer, own: SetTree, name: str) -> None:
+    """Warn of an optimiser that is at odds with the projection onto a set.
+
+    Where a diagonal D scales the gradient, the iterates rest where :math:`x = P(x - D g)`. On a box that is the
+    first-order condition, whatever D > 0; on other sets it is so only for multiples of the identity.
+
+    Args:
+        optimizer: what moves the variable.
+        own: its set.
+        name: what the user knows the set by.
+    """
+    if isinstance(optimizer, SCALED) and not entrywise(own):
+        warn(
+            f"{name}: {type(optimizer).__name__} scales each entry by itself, so with a set that is no box it comes to "
+            "rest away from the optimum; take bvfim.OneScale or torch.optim.SGD"
+        )
+
+
+def cosine(steps: int, power: int = 1, share: Callable[[], float] = lambda: 1.0) -> SchedulerFactory:
+    """Steps that follow half a cosine down to zero, or a power of it, and stay there, times the share of the moment."""
+
+    def factor(k: int) -> float:
+        return share() * pace(k, steps) ** power
+
+    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 def scheduled(scheduler: SchedulerFactory, optimizer: torch.optim.Optimizer) -> Scheduler:

@@ -11,9 +11,10 @@ from bvfim import tree
 from bvfim.core.evaluator import At
 from bvfim.core.multipliers import first
 from bvfim.core.problem import Problem
+from bvfim.core.projected import spectral_descent
 from bvfim.interior.lbfgs import Memory, Points, minimise, unit
 from bvfim.interior.space import Space
-from bvfim.sets import Box, per_leaf
+from bvfim.sets import entrywise, per_leaf
 from bvfim.tree import Tree
 
 EXACT = 2e-16
@@ -58,15 +59,16 @@ class _Lower:
 
 def lower_minimum(
     at: At, y: Tree, max_iterations: int = 1000, tol: float = EXACT, target: float = -math.inf
-) -> tuple[Tree, float] | None:
-    """A local minimiser of f(x, .) near y by projected L-BFGS, and its value; ``None`` if Y is not a box.
+) -> tuple[Tree, float]:
+    """A local minimiser of f(x, .) near y, and its value, which is never above f(x, y).
 
-    The value is never above f(x, y).
+    By projected L-BFGS where the entries of y move one by one, and by spectral projected gradients over any other set:
+    a step that is scaled otherwise than the projection is no descent there.
 
     Args:
         at: the problem at x.
         y: the initial point.
-        max_iterations: of L-BFGS.
+        max_iterations: of L-BFGS; of spectral projected gradients, the most evaluations.
         tol: stop when f can decrease by no more than this, relative to max(|f|, 1).
         target: stop as soon as f is at most this.
 
@@ -79,12 +81,16 @@ def lower_minimum(
         >>> bool((y - x).abs().max() < 1e-6)
         True
     """
-    own = per_leaf(at.problem.y_set, y)
-    if not all(s is None or isinstance(s, Box) for s in own):
-        return None
-    space = Space(y, own)
-    row = space.project(tree.flatten(y))
-    function = _Lower(at, space, tol, target)
+    space = Space(y, per_leaf(at.problem.y_set, y))
+    function, row = _Lower(at, space, tol, target), tree.flatten(y)
+    if not entrywise(at.problem.y_set):
+
+        def evaluate(row: Tensor) -> tuple[float, Tensor]:
+            return float(function.evaluate(row)), function.latest
+
+        w, value = spectral_descent(evaluate, lambda v: space.project(v[None])[0], row, max_iterations, tol, target)
+        return space.tree(w), value
+    row = space.project(row[None])[0]
     f = function.evaluate(row)
     points = Points(row[None], f[None], function.latest[None])
     if f > target:
@@ -92,7 +98,7 @@ def lower_minimum(
     return space.tree(points.w[0]), float(points.value[0])
 
 
-def held_minimum(problem: Problem, x: Tree, y: Tree, budget: int) -> tuple[Tree, bool] | None:
+def held_minimum(problem: Problem, x: Tree, y: Tree, budget: int) -> tuple[Tree, bool]:
     """The same under the constraints of the lower level, by rounds of the augmented Lagrangian method.
 
     Args:
@@ -102,7 +108,7 @@ def held_minimum(problem: Problem, x: Tree, y: Tree, budget: int) -> tuple[Tree,
         budget: how many gradients it may take, about.
 
     Returns:
-        y, and whether the constraints hold there and their multipliers have settled; ``None`` if Y is not a box.
+        y, and whether the constraints hold there and their multipliers have settled.
 
     Example:
         >>> import torch, bvfim
@@ -121,10 +127,8 @@ def held_minimum(problem: Problem, x: Tree, y: Tree, budget: int) -> tuple[Tree,
     size = max(1.0, float(tree.flatten(y).abs().max()))
     while own.evaluations.lower < budget:
         at = own.at(x, None, multipliers.augmented)
-        found = lower_minimum(at, y, budget - own.evaluations.lower)
-        if found is None:
-            return None
-        y, distances = found[0], multipliers.distances(at, found[0])
+        y, _ = lower_minimum(at, y, budget - own.evaluations.lower)
+        distances = multipliers.distances(at, y)
         moved = multipliers.followed(distances, distances, 1.0)
         change = float(((moved.u - multipliers.u) / multipliers.c).abs().max())
         if change <= HOLDS * size:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bvfim import sets
+from bvfim import dynamics, sets
 from bvfim.core.accelerate import estimate_of, require_way
-from bvfim.core.following import Following
+from bvfim.core.following import Following, caution, cosine
+from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem
 from bvfim.core.single_loop import SingleLoop
 from bvfim.distributed.module_loop import ModuleLoop
@@ -42,19 +43,33 @@ def mover_of(
     _require_together(method, problem, x)
     if isinstance(method, Estimator):
         estimate = estimate_of(method, accelerate, problem, x, y, steps)
-        return Following(method, x, optimizer, scheduler, tol, estimate)
+        caution_of_y(method, problem)
+        if optimizer is None and not sets.entrywise(problem.x_set):
+            optimizer, scheduler = OneScale, scheduler or cosine(steps)
+        following = Following(method, x, optimizer, scheduler, tol, estimate)
+        caution(following.optimizer, problem.x_set, "x_set")
+        return following
     if isinstance(method, StochasticBVFIM):
         if tol is not None:
             raise MethodError("tol: StochasticBVFIM takes no tol: noise hides whether x is stationary")
         if (method.micro_batches, method.clip) != (1, None):
             raise MethodError("StochasticBVFIM: micro_batches and clip are for networks that are given as bvfim.Twins")
-        return SingleLoop(method, x, optimizer, scheduler, steps, noisy, accelerate, problem.world)
+        return SingleLoop(method, problem, x, optimizer, scheduler, steps, noisy, accelerate)
     if accelerate not in ("auto", "none"):
         warn(f"accelerate={accelerate!r}: {type(method).__name__} has no step to record or compile")
     for name, given in (("optimizer", optimizer), ("scheduler", scheduler), ("tol", tol)):
         if given is not None:
             raise MethodError(takes_no(method, name))
     return method
+
+
+def caution_of_y(method: Estimator[Any], problem: Problem) -> None:
+    """Warn of a dynamics that scales each entry of y by itself, in a set that is no box."""
+    if isinstance(getattr(method, "dynamics", None), dynamics.Adam) and not sets.entrywise(problem.y_set):
+        warn(
+            "y_set: bvfim.dynamics.Adam scales each entry by itself, so with a set that is no box y comes to rest away "
+            "from the lower-level solution; take bvfim.dynamics.Adaptive or lr="
+        )
 
 
 def mover_on(

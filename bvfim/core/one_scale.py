@@ -18,7 +18,20 @@ LEAST = 0.003
 they fall by a factor of a thousand and become noise, and steps of one size would lead x away again."""
 
 
-class OneScale(torch.optim.Optimizer):
+class Unrounded(torch.optim.Optimizer):
+    """An optimiser whose memory has double precision, whatever the type of what it moves."""
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state; torch alone would round its double precision to the type of x."""
+        super().load_state_dict(state_dict)
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        for i, memory in state_dict["state"].items():
+            own = parameters[i]
+            self.state[own] = {name: value.detach().clone().to(own.device) for name, value in memory.items()}
+
+
+class OneScale(Unrounded):
     r"""Gradient steps of one size: relative to the recent gradients, all entries together.
 
     .. math:: x \leftarrow x - \eta\, g_k / r_k, \qquad r_k^2 = \text{running mean of } |g_j|^2 / m,
@@ -26,7 +39,8 @@ class OneScale(torch.optim.Optimizer):
     with m the number of entries of x, over about the last twenty steps, and at least 0.003 of the largest such r
     so far: where the gradients have all but vanished, the steps do too. All entries share the scale, so an entry whose
     gradient is noise stays where it is. Adam would divide each entry by its own past and walk on the noise. Multiplying
-    the objective by a constant changes nothing.
+    the objective by a constant changes nothing. Since the step has the direction of the gradient, it may be followed by
+    a projection onto any convex set: x stays where it is only where :math:`x = P(x - t g)`.
 
     Args:
         params: the tensors to move.
@@ -67,15 +81,6 @@ class OneScale(torch.optim.Optimizer):
             pairs = [(p, p.grad) for p in group["params"] if p.grad is not None]
             if pairs:
                 self._step(group, pairs)
-
-    @torch.no_grad()
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a saved state; torch alone would round its double precision to the type of x."""
-        super().load_state_dict(state_dict)
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        for i, memory in state_dict["state"].items():
-            own = parameters[i]
-            self.state[own] = {name: value.detach().clone().to(own.device) for name, value in memory.items()}
 
     def _step(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
         total = torch.stack([g.double().square().sum() for _, g in pairs]).sum()

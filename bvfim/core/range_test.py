@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bvfim import tree
 from bvfim.core.evaluator import At
+from bvfim.sets import entrywise
 from bvfim.tree import Tree
 
 SHORTEST = 1e-8
@@ -55,7 +56,7 @@ class Gradients(Protocol):
 
     @property
     def problem(self) -> Any:
-        """With ``project_y``."""
+        """With ``y_set`` and ``project_y``."""
         ...
 
     def lower_grad(self, y: Tree) -> tuple[Tensor, Tree]:
@@ -76,35 +77,48 @@ class Gradients(Protocol):
 
 
 @torch.no_grad()
-def fall_of(
-    gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, project: Callable[[Tree], Tree], size: float
-) -> Fall:
+def fall_of(gradient: Callable[[Tree], tuple[Tensor, Tree]], y: Tree, problem: Any, size: float) -> Fall:
     r"""Steps :math:`y \leftarrow y - t_j\, \mathrm{sign}(g)`, Adam's first ones, that grow until the function rises.
 
-    The function may be multiplied by any positive number and shifted; ``size`` is that of y.
+    In a set that is no box they have the direction of g, as those of :class:`bvfim.OneScale`, for a simplex would undo
+    signs that are all the same; and they count as long as y has moved, for a ball would end steps of any length. The
+    function may be multiplied by any positive number and shifted; ``size`` is that of y.
     """
+    free = entrywise(problem.y_set)
+    project, way = problem.project_y, signs if free else unit
     step = SHORTEST * size
     value, g = gradient(y)
     first = lowest = before = float(value)
     longest, blur, end = 0.0, 0.0, y
     for _ in range(ENOUGH):
-        y = project(tree.map(lambda t, d, step=step: t - step * torch.sign(d), y, g))
+        before_y, y = y, project(tree.map(lambda t, d, step=step: t - step * d, y, way(g)))
         value, g = gradient(y)
         found = float(value)
         if step <= TINY * size and math.isfinite(found):
             blur = max(blur, abs(found - before))
         if found < lowest:
-            lowest, longest, end = found, step, y
+            lowest, longest, end = found, step if free else max(longest, rms(tree.sub(y, before_y))), y
         elif not found - lowest <= TURNED * (first - lowest) + BLUR * blur:  # not a number ends it too
             break
         step, before = step * (FAST if step <= TINY * size else GROWTH), found
     return Fall(longest, first - lowest, end)
 
 
+def signs(g: Tree) -> Tree:
+    """Adam's first direction."""
+    return tree.map(torch.sign, g)
+
+
+def unit(g: Tree) -> Tree:
+    """The direction of g, as long as its signs."""
+    scale = rms(g)
+    return tree.scale(1 / scale if scale > 0 else 0.0, g)
+
+
 def adam_step(at: At, y: Tree) -> float:
-    """A step for Adam on f(x, .) from y."""
+    """The root mean square of a step on f(x, .) from y: for Adam, or for OneScale."""
     size = size_of(y)
-    return _step(fall_of(at.lower_grad, y, at.problem.project_y, size).longest, size)
+    return _step(fall_of(at.lower_grad, y, at.problem, size).longest, size)
 
 
 def scales(at: Gradients, y: Tree, size: float | None = None) -> Scales:
@@ -115,7 +129,7 @@ def scales(at: Gradients, y: Tree, size: float | None = None) -> Scales:
     where y is a part of something larger.
     """
     size = size_of(y) if size is None else size
-    project, noise = at.problem.project_y, at.random_state()
+    noise = at.random_state()
 
     def lower(y: Tree) -> tuple[Tensor, Tree]:
         at.restore_random_state(noise)
@@ -126,7 +140,7 @@ def scales(at: Gradients, y: Tree, size: float | None = None) -> Scales:
         value, _, gradient = at.upper_grads(y)
         return value, gradient
 
-    f, F = fall_of(lower, y, project, size), fall_of(upper, y, project, size)
+    f, F = fall_of(lower, y, at.problem, size), fall_of(upper, y, at.problem, size)
     rise = abs(float(lower(F.y)[0] - lower(y)[0]))
     at.restore_random_state(noise)
     height = max(f.fall, rise)
@@ -141,5 +155,10 @@ def _step(longest: float, size: float) -> float:
 
 def size_of(y: Tree) -> float:
     """The root mean square of y, or 1 at the origin."""
-    size = float(tree.norm(y)) / math.sqrt(tree.size(y))
+    size = rms(y)
     return size if size > 0 else 1.0
+
+
+def rms(y: Tree) -> float:
+    """The root mean square of the entries."""
+    return float(tree.norm(y)) / math.sqrt(tree.size(y))

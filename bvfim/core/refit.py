@@ -14,15 +14,18 @@ from bvfim import tree
 from bvfim.core.arguments import check_steps
 from bvfim.core.batches import Draws
 from bvfim.core.constraints import LOWER
+from bvfim.core.following import caution, cosine
 from bvfim.core.lower_minimum import held_minimum, lower_minimum
+from bvfim.core.one_scale import OneScale
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.range_test import adam_step
 from bvfim.core.run import Run
-from bvfim.core.single_loop import Moved, cosine
+from bvfim.core.single_loop import Moved
 from bvfim.core.solution import Solution
 from bvfim.core.validate import validate
 from bvfim.methods import StochasticBVFIM
 from bvfim.methods.base import OptimizerFactory
+from bvfim.sets import entrywise
 from bvfim.status import MethodError, Status, warn
 from bvfim.tree import Tree
 
@@ -83,10 +86,11 @@ def refit(
         x: the upper variable, which stays.
         y: the initial lower variable.
         batches: as for :func:`bvfim.solve`.
-        steps: the number of steps with batches or with an optimizer; otherwise L-BFGS ends by itself, at the latest
-            after so many iterations.
+        steps: the number of steps with batches or with an optimizer; otherwise the descent ends by itself, at the
+            latest after so many iterations.
         optimizer: maps a list of tensors to the torch optimiser of y. The default is L-BFGS, and with batches Adam with
-            a step from a short range test. Its steps follow a cosine to zero.
+            a step from a short range test; where ``y_set`` is no box, spectral projected gradients, and with batches
+            :class:`bvfim.OneScale`. Its steps follow a cosine to zero.
 
     Returns:
         A :class:`bvfim.Refit`: y, and F and f there.
@@ -108,7 +112,7 @@ def refit(
     if is_held(own):
         if first is not None or optimizer is not None:
             raise MethodError("refit: with constraints of the lower level there are no batches= and no optimizer=")
-        found, holds = held_minimum(own, x, tree.clone(y), steps) or (y, False)
+        found, holds = held_minimum(own, x, tree.clone(y), steps)
         if not holds:
             warn(f"refit: {NOT_HELD}")
     else:
@@ -128,14 +132,15 @@ def descended(
 ) -> Tree:
     """The end of a descent of f(x, .) from y."""
     at = problem.at(x, first)
-    exact = lower_minimum(at, y, steps) if first is None and optimizer is None else None
-    if exact is not None:
-        return exact[0]
+    if first is None and optimizer is None:
+        return lower_minimum(at, y, steps)[0]
 
-    def adam(parameters: list[Tensor]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, lr=adam_step(at, y))
+    def by_range_test(parameters: list[Tensor]) -> torch.optim.Optimizer:
+        step = adam_step(at, y)
+        return torch.optim.Adam(parameters, lr=step) if entrywise(problem.y_set) else OneScale(parameters, lr=step)
 
-    moved = Moved(y, optimizer or adam, cosine(steps))
+    moved = Moved(y, optimizer or by_range_test, cosine(steps))
+    caution(moved.optimizer, problem.y_set, "y_set")
     for k in range(steps):
         at = problem.at(x, first if k == 0 else draw())
         moved.put(problem.project_y(moved.step(at.lower_grad(moved.variable)[1])))
@@ -179,10 +184,11 @@ def judged(run: Run, solution: Solution) -> Solution:
 
     first, x = draw(), run.world.local(solution.x)
     if is_held(own):
-        found, holds = (None if first is not None else held_minimum(own, x, solution.y, steps)) or (None, False)
+        if first is not None:
+            return replace(solution, doubts=(ON_BATCHES,))
+        y, holds = held_minimum(own, x, solution.y, steps)
         if not holds:
-            return replace(solution, doubts=(NOT_HELD if first is None else ON_BATCHES,))
-        y = found
+            return replace(solution, doubts=(NOT_HELD,))
     else:
         y = descended(own, x, solution.y, first, draw, steps)
     ys = [solution.y, y, solution.z]
@@ -209,6 +215,8 @@ def in_gradients(spent: Mapping[str, int]) -> float:
 def worth(solution: Solution, at_y: list[float], refit: list[float], at_z: float, alone: bool = False) -> Solution:
     """The solution with what its y is worth, where that can be told.
 
+    A refit that ended above y, as one on batches may, tells nothing: y is then the lowest point that is known.
+
     Args:
         solution: the solution.
         at_y, refit: F and f at y and after a refit; at_z: F at z.
@@ -217,6 +225,8 @@ def worth(solution: Solution, at_y: list[float], refit: list[float], at_z: float
     (F_y, f_y), (F, f) = at_y, refit
     if not all(map(math.isfinite, (f_y, F, f))):
         return solution
+    if f > f_y:
+        F, f = F_y, f_y
     fallen = abs(solution.rows[0].get("upper", F_y) - F_y)  # a method of a user may report nothing
     doubts = doubted(F_y, F, at_z, fallen, alone)
     slack = F_y < F and apart(F_y, F, fallen)

@@ -15,17 +15,18 @@ from torch.optim import Adam, Rprop
 
 from bvfim import tree
 from bvfim.core.accelerate import Estimate, Found, estimate_of, under_way
+from bvfim.core.curvature_step import CurvatureStep
 from bvfim.core.envelopes import Saddle
 from bvfim.core.evaluator import At
-from bvfim.core.following import Optimised, Part, Scheduler, advance, made, scheduled, watches
+from bvfim.core.following import Optimised, Part, Scheduler, advance, caution, cosine, made, scheduled, watches
 from bvfim.core.multipliers import RATE, Multipliers, Place, augmented
-from bvfim.core.one_scale import OneScale
+from bvfim.core.one_scale import OneScale, Unrounded
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
 from bvfim.core.shared_adam import SharedAdam
-from bvfim.distributed.world import ALONE, World
 from bvfim.methods.base import Data, OptimizerFactory, SchedulerFactory, Taken
 from bvfim.methods.stochastic import WAIT, WHOLE, StochasticBVFIM, StochasticState, Tracking, pace
+from bvfim.sets import entrywise
 from bvfim.tree import Tree
 
 EPS = 1e-30
@@ -64,8 +65,9 @@ class Moved:
     @property
     def capturable(self) -> bool:
         """Whether the optimiser can be recorded: torch's own, where they say so, and ours."""
-        torchs = type(self.optimizer).__module__.startswith("torch.optim")
-        return isinstance(self.optimizer, OneScale | SharedAdam) or (torchs and "capturable" in self.optimizer.defaults)
+        own = self.optimizer
+        torchs = type(own).__module__.startswith("torch.optim")
+        return isinstance(own, Unrounded | SharedAdam) or (torchs and "capturable" in own.defaults)
 
     @property
     def memory(self) -> list[Tensor]:
@@ -93,27 +95,18 @@ class Moved:
         return self.variable
 
 
-def cosine(steps: int, power: int = 1, share: Callable[[], float] = lambda: 1.0) -> SchedulerFactory:
-    """Steps that follow half a cosine down to zero, or a power of it, and stay there, times the share of the moment."""
-
-    def factor(k: int) -> float:
-        return share() * pace(k, steps) ** power
-
-    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
 class SingleLoop(Optimised[StochasticState]):
     """The loop of :class:`bvfim.StochasticBVFIM`, with its equations.
 
     Args:
         method: the hyper-parameters.
+        problem: with the sets, and the processes of the run.
         x: the initial upper variable.
-        optimizer: of x; :class:`bvfim.OneScale` by default, and Adam without batches.
+        optimizer: of x; :class:`bvfim.OneScale` by default, and Adam without batches where X is a box.
         scheduler: of x's optimiser; a cosine to zero by default.
         steps: the number of steps of the run.
         noisy: whether there are batches.
         accelerate: how a step is run, as for :func:`bvfim.solve`.
-        world: the processes of the run.
     """
 
     compilable = True
@@ -121,18 +114,20 @@ class SingleLoop(Optimised[StochasticState]):
     def __init__(
         self,
         method: StochasticBVFIM,
+        problem: Problem,
         x: Tree,
         optimizer: OptimizerFactory | None,
         scheduler: SchedulerFactory | None,
         steps: int,
         noisy: bool,
         accelerate: str,
-        world: World = ALONE,
     ) -> None:
         self.method, self.steps, self.noisy, self.accelerate = method, steps, noisy, accelerate
-        one_scale = partial(OneScale, wait=math.ceil(WAIT * steps), mean=world.mean_square)
-        own = one_scale if noisy else partial(Adam, lr=X_STEP, betas=X_BETAS)
+        self.y_set = problem.y_set
+        one_scale = partial(OneScale, wait=math.ceil(WAIT * steps), mean=problem.world.mean_square)
+        own = one_scale if noisy or not entrywise(problem.x_set) else partial(Adam, lr=X_STEP, betas=X_BETAS)
         self.x = Moved(x, optimizer or own, scheduler or cosine(steps, 1 if noisy else 3))
+        caution(self.x.optimizer, problem.x_set, "x_set")
         self.lower: list[Moved] = []  # of y and z, after the first step: the range test needs a batch
         self.random, self.calm, self.relative = False, 1.0, noisy
         self.taken: Estimate | None = None
@@ -210,13 +205,16 @@ class SingleLoop(Optimised[StochasticState]):
         at = problem.at(x, data, augmented(problem, multipliers))
         a, b, rho, moves = (self.weights[name] for name in ("a", "b", "rho", "moves"))
         last = max(self.method.inner_steps, 1 if self.noisy else WHOLE) - 1
+        for optimizer in (moved.optimizer for moved in self.lower):
+            if isinstance(optimizer, CurvatureStep):
+                optimizer.forget()  # x has moved
         for t in range(last + 1):
             if t == last and isinstance(multipliers, Multipliers):
                 at_y, at_z = multipliers.distances(at, y), multipliers.distances(at, z)
             seen = _saddle(at if t == last else at.turn(t), y, z, start, a, b, rho)
             values = torch.stack([seen.upper, seen.lower, seen.lower_z, seen.lower_start])  # which may be views of y
             gradients = (seen.in_y, tree.scale(-1 / (b * (1 - rho)), seen.in_z))
-            if problem.stated:
+            if problem.stated and entrywise(self.y_set):
                 gradients = (reduced(problem, y, gradients[0]), reduced(problem, z, gradients[1]))
             for moved, gradient in zip(self.lower, self._by_optimiser(gradients), strict=True):
                 moved.step(gradient)
@@ -293,22 +291,27 @@ class SingleLoop(Optimised[StochasticState]):
         return [self.x, *self.lower]
 
     def _build(self, y: Tree, step: float, shared: bool) -> None:
-        """The optimisers of y and z, the default ones with this step: Adam, and without batches Rprop.
+        """The optimisers of y and z, the default ones with this step."""
+        scheduler = self.method.y_scheduler or cosine(self.steps, share=lambda: self.calm)
+        own, both = self.method.y_optimizer, False
+        if own is None:
+            own, both = self._by_default(y, step, shared)
+        self.lower = [Moved(v, own, scheduler) for v in ([(y, y)] if both else [y, y])]
+        caution(self.lower[0].optimizer, self.y_set, "y_set")
+
+    def _by_default(self, y: Tree, step: float, shared: bool) -> tuple[OptimizerFactory, bool]:
+        """The optimiser of y and z, and whether one holds both: Adam, and without batches Rprop.
 
         Where both follow f above all, Adam has a ``shared`` scale. Rprop lengthens or halves the step of each entry as
-        its gradient keeps or changes its sign, so it needs no cosine; under noise signs tell nothing.
+        its gradient keeps or changes its sign, so it needs no cosine; under noise signs tell nothing. In a set that is
+        no box, all entries have one scale: that of the gradients, and without batches that of the curvature.
         """
-        scheduler = self.method.y_scheduler or cosine(self.steps, share=lambda: self.calm)
-        own: OptimizerFactory | None = self.method.y_optimizer
-        if own is not None:
-            self.lower = [Moved(y, own, scheduler), Moved(y, own, scheduler)]
-            return
+        if not entrywise(self.y_set):
+            return partial(OneScale if self.noisy else CurvatureStep, lr=step), shared and self.noisy
         if self.noisy:
             kind = SharedAdam if shared else Adam
-            own = partial(kind, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED)
-        else:
-            own = partial(Rprop, lr=step, step_sizes=(step / FAR, step * FAR))
-        self.lower = [Moved((y, y), own, scheduler)]
+            return partial(kind, lr=step, eps=EPS, fused=tree.leaves(y)[0].device.type in FUSED), True
+        return partial(Rprop, lr=step, step_sizes=(step / FAR, step * FAR)), True
 
     # -- saving --
 

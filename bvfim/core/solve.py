@@ -92,7 +92,8 @@ def solve(
             method can't take raises an error.
         optimizer: maps the list of x's tensors to a torch optimiser, as a class does that has a default step, such as
             ``torch.optim.Adam``. The default is Adam with learning rate 0.01, and :class:`bvfim.OneScale` for
-            StochasticBVFIM.
+            StochasticBVFIM. Where ``x_set`` is no box, steps that scale each entry by itself end away from the optimum:
+            there the default is :class:`bvfim.OneScale`, whose steps follow a cosine to zero.
         steps: the number of updates of x.
         batches: a stream of batches or :class:`bvfim.Batches`; one draw per step, or one per inner step.
         callbacks: functions of the :class:`bvfim.Run`, called after each step; the run stops if one returns True.

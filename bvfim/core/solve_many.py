@@ -12,6 +12,8 @@ import torch
 from bvfim import tree
 from bvfim.core.arguments import check_flag, check_function, check_steps, check_time_limit, checked_callbacks
 from bvfim.core.batched import AdaptiveBatch, Batch, EstimatorBatch, row
+from bvfim.core.following import caution
+from bvfim.core.mover import caution_of_y
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.refit_many import judged_together
 from bvfim.core.run import Callback, Run
@@ -19,6 +21,7 @@ from bvfim.core.solution import Solution
 from bvfim.core.solve import drive, solve
 from bvfim.core.validate import copies, projected, validate
 from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Estimator, as_method, suited
+from bvfim.sets import entrywise
 from bvfim.status import CheckpointError, MethodError, ProblemError, Status, warn
 from bvfim.tree import Tree
 
@@ -72,8 +75,8 @@ def solve_many(
     """Solve a problem independently from many starts, stacked along the first dimension of every leaf.
 
     All starts run in one batch if ``torch.func.vmap`` can map the objectives and the optimiser of x works entry by
-    entry, otherwise one after another. With :class:`bvfim.AdaptiveBVFIM`, the default, start i is solved as ``solve``
-    with ``seed + i`` would.
+    entry, as the default does where ``x_set`` is a box; otherwise one after another. With
+    :class:`bvfim.AdaptiveBVFIM`, the default, start i is solved as ``solve`` with ``seed + i`` would.
 
     Args:
         problem: the objectives and sets.
@@ -117,8 +120,8 @@ def solve_many(
         return _one_by_one(problem, xs, ys, chosen, steps, notify, called, time_limit, {**options, "refit": refit})
     xs, ys = _inside(problem, xs, ys)
     run = ManyRun(problem, xs, ys, chosen, mover, steps)
-    for caution in chosen.cautions(steps):
-        warn(caution)
+    for message in chosen.cautions(steps):
+        warn(message)
     if isinstance(mover, AdaptiveBatch):
         run.status = mover.status(run.state)
 
@@ -147,7 +150,7 @@ def _mover(method: Chosen, problem: Problem, xs: Tree, ys: Tree, steps: int, opt
         return None
     validate(problem, *first)
     trial = EstimatorBatch(method, problem, xs, options.get("optimizer"))
-    if not trial.entrywise:
+    if not trial.entrywise or (options.get("optimizer") is None and not entrywise(problem.x_set)):
         return None
     try:
         trial.step(problem.counted_anew(), xs, trial.init(problem, xs, ys), 0, None)
@@ -155,6 +158,8 @@ def _mover(method: Chosen, problem: Problem, xs: Tree, ys: Tree, steps: int, opt
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         warn(f"the starts can't run in one batch, so they run one after another: {reason}")
         return None
+    caution(trial.optimizer, problem.x_set, "x_set")
+    caution_of_y(method, problem)
     return EstimatorBatch(method, problem, xs, options.get("optimizer"))
 
 

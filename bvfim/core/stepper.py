@@ -41,13 +41,13 @@ class Stepper:
         x: the initial upper variable, a tree of tensors; projected onto X (with a warning) if it is outside.
         y: the initial lower variable, likewise.
         method: a method such as ``bvfim.RHG()``; ``bvfim.AdaptiveBVFIM()`` by default.
-        optimizer: maps the list of x's tensors to a torch optimiser; the default is Adam with learning rate 0.01. A
+        optimizer: maps the list of x's tensors to a torch optimiser; the default is as for :func:`bvfim.solve`. A
             method that moves x itself takes none.
         scheduler: maps the optimiser to a torch learning-rate scheduler, stepped once per step.
         tol: x is stationary if the norm of its projected gradient :math:`|x - P_X(x - g)|` is at most this.
         accelerate: see :func:`bvfim.solve`.
-        steps: the expected number of steps, over which the steps of StochasticBVFIM go down to zero; also for
-            ``accelerate="auto"`` to choose by, and from which on a solution is no longer one that was stopped.
+        steps: the expected number of steps, over which those of StochasticBVFIM, and of x where ``x_set`` is no box, go
+            down to zero; also for ``accelerate="auto"``, and to tell a run that was stopped from one at its end.
         batch: the first batch, to check the problem with.
         check: check the problem even without a batch, not at the first step.
         mesh: the processes that take the steps together; see :func:`bvfim.solve`.

@@ -13,11 +13,11 @@ from torch.optim import Adam, Optimizer
 
 from bvfim import tree
 from bvfim.core.draw import Draw
-from bvfim.core.following import Scheduler, made, scheduled
+from bvfim.core.following import Scheduler, cosine, made, scheduled
 from bvfim.core.noise import random_state, restore_random_state
 from bvfim.core.problem import Problem
 from bvfim.core.range_test import scales
-from bvfim.core.single_loop import EPS, SingleLoop, cosine
+from bvfim.core.single_loop import EPS, SingleLoop
 from bvfim.distributed.mesh import count, is_sharded
 from bvfim.distributed.twins import Sharded, Twins, copy_to, own
 from bvfim.distributed.world import World
@@ -67,7 +67,7 @@ class ModuleLoop(SingleLoop):
         steps: int,
         world: World,
     ) -> None:
-        super().__init__(method, x, optimizer, scheduler, steps, True, "none", world)
+        super().__init__(method, problem, x, optimizer, scheduler, steps, True, "none")
         self.stated, self.twins, self.relative = problem, twins, False
         self.trained: list[Trained] = []
         self.finite = True

@@ -16,6 +16,10 @@ WIDE = 3
 """Without a box, samples lie within this multiple of the size of an entry."""
 
 
+NOTHING = 100
+"""What the directions of a face leave of a vector is rounding below so many times the precision of its type."""
+
+
 class Space:
     """Trees like ``like``, each a row of a matrix; ``own`` has the set (or None) of each leaf.
 
@@ -116,7 +120,13 @@ class Space:
     def _tangent(self, row: Tensor, gradient: Tensor) -> Callable[[Tensor], Tensor]:
         triples = zip(self.own, tree.leaves(self.tree(row)), tree.leaves(self.tree(gradient)), strict=True)
         own = [(lambda v: v) if s is None else s.tangent(t, g).project for s, t, g in triples]
-        return lambda v: tree.flatten([p(t) for p, t in zip(own, tree.leaves(self.tree(v)), strict=True)])
+
+        def project(v: Tensor) -> Tensor:
+            """Exactly zero where v is normal: L-BFGS would take the rounding of a normal step for a curvature."""
+            found = tree.flatten([p(t) for p, t in zip(own, tree.leaves(self.tree(v)), strict=True)])
+            return torch.where(found.norm() > NOTHING * torch.finfo(v.dtype).eps * v.norm(), found, 0.0)
+
+        return project
 
     def region(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Where to sample: the box where it is bounded, else its part around each entry."""

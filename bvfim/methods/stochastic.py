@@ -168,7 +168,9 @@ class StochasticBVFIM(Configured[StochasticState]):
     **The steps.** With batches, y and z move by Adam, with a step from a short range test at the start, and x by
     :class:`bvfim.OneScale`, which waits for y and z in the first twentieth of the run; all steps follow a cosine to
     zero. Where f at z rises above f at the start in that time, the steps of y and z are too long, and the cosine starts
-    lower. Without batches nothing is noise: y and z move by Rprop, and x by an Adam that forgets fast.
+    lower. Without batches nothing is noise: y and z move by Rprop, and x by an Adam that forgets fast. In sets that are
+    no boxes, where only steps along gradients end at stationary points, all three move by :class:`bvfim.OneScale`, and
+    without batches y and z by gradient steps that follow the curvature (Malitsky and Mishchenko, 2024).
 
     **Constraints** become terms of F and f, whose multipliers take a part of a full step with every step of x: see
     :mod:`bvfim.core.multipliers`. With batches, each has to be the same entry of what its function returns for every
@@ -177,7 +179,7 @@ class StochasticBVFIM(Configured[StochasticState]):
     Args:
         y_optimizer: maps a list of tensors to the torch optimiser of y, and of z: exactly as you would train the
             network, such as ``lambda params: torch.optim.AdamW(params, 1e-3)``, or ``torch.optim.AdamW`` with the step
-            that is its default. The default is Adam with a step from the range test.
+            that is its default. The default is Adam with a step from the range test, where ``y_set`` is a box.
         y_scheduler: maps this optimiser to its learning-rate scheduler, stepped once per step. The default is a cosine
             to zero over the run, lower where the first steps prove too long; one of yours is left alone.
         inner_steps: steps of y and z for one of x; more of them track better. Without batches, at least 3.

@@ -10,7 +10,7 @@ to a change of x solves :math:`\Pi (H + c I) \Pi\, \dot y = -\Pi\, \partial^2_{y
 from bvfim.sets.base import Set, Tangent
 from bvfim.sets.made import Product, Projected
 from bvfim.sets.shapes import Ball, Box, Simplex
-from bvfim.sets.trees import SetTree, check_fit, per_leaf, project, tangent
+from bvfim.sets.trees import SetTree, check_fit, entrywise, per_leaf, project, tangent
 
 __all__ = [
     "Ball",
@@ -22,6 +22,7 @@ __all__ = [
     "Simplex",
     "Tangent",
     "check_fit",
+    "entrywise",
     "per_leaf",
     "project",
     "tangent",

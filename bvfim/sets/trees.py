@@ -10,6 +10,8 @@ import torch
 
 from bvfim import tree
 from bvfim.sets.base import Set, Tangent
+from bvfim.sets.made import Product
+from bvfim.sets.shapes import Box
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
@@ -33,6 +35,21 @@ def per_leaf(sets: SetTree, variable: Tree) -> list[Set | None]:
             f"the set must be None, one set for all leaves, or a tree with a set or None for each of the {count} leaves"
         )
     return [s for s, entry in zip(own, entries, strict=True) if entry is not None]
+
+
+def entrywise(sets: SetTree) -> bool:
+    """Whether the projection moves every entry by itself: no set, boxes, and products of them.
+
+    Steps that scale each entry by itself, such as Adam's, may only then be followed by a projection: onto any other set
+    they come to rest at points that are not stationary.
+
+    Example:
+        >>> import bvfim
+        >>> bvfim.sets.entrywise({"a": bvfim.Box(0, 1), "b": None}), bvfim.sets.entrywise(bvfim.Ball(1.0))
+        (True, False)
+    """
+    own = optree.tree_leaves(sets, none_is_leaf=True, is_leaf=_is_set)
+    return all(entrywise(s.sets) if isinstance(s, Product) else s is None or isinstance(s, Box) for s in own)
 
 
 STAYS = 0.5

@@ -218,4 +218,4 @@ def _minima(problem: Problem, x: Tensor, known: Iterable[Tensor], points: Tensor
     at = problem.at(x)
     best = at.lower_many(list(points)).nan_to_num(math.inf).argsort()[:LOWEST]
     found = [lower_minimum(at, start, 200, 1e-12) for start in (*known, *points[best])]
-    return [(y, f) for y, f in filter(None, found) if math.isfinite(f)]
+    return [(y, f) for y, f in found if math.isfinite(f)]

@@ -30,19 +30,18 @@ def test_it_stops_at_a_target():
     assert f < 1e-12
 
 
-def test_it_keeps_to_a_box_and_declines_other_sets():
+def test_it_keeps_to_a_box_and_to_other_sets():
     q = quadratic(3, 4)
     x = torch.ones(3).double()
-    boxed = bvfim.Problem(
-        q.problem.upper, q.problem.lower, y_set=bvfim.Box(-0.1, torch.full((4,), 0.1, dtype=torch.float64))
-    )
-    y, f = lower_minimum(boxed.at(x), torch.zeros(4).double())
-    assert y.abs().max() <= 0.1
-    slow = torch.zeros(4).double()
-    for _ in range(2000):
-        slow = boxed.project_y(slow - 0.3 * (q.H @ slow - q.B @ x - q.c))
-    assert abs(f - float(boxed.lower(x, slow))) < 1e-10
-    assert lower_minimum(bvfim.Problem(q.problem.upper, q.problem.lower, y_set=bvfim.Ball(1.0)).at(x), slow) is None
+    box, ball = bvfim.Box(-0.1, torch.full((4,), 0.1, dtype=torch.float64)), bvfim.Ball(0.2)
+    for own in (box, ball, bvfim.Simplex(), bvfim.Product([2, 2], [bvfim.Box(-0.1, 0.1), ball])):
+        kept = bvfim.Problem(q.problem.upper, q.problem.lower, y_set=own)
+        y, f = lower_minimum(kept.at(x), torch.zeros(4).double())
+        assert torch.allclose(own.project(y), y, atol=1e-15)
+        slow = torch.zeros(4).double()
+        for _ in range(2000):
+            slow = kept.project_y(slow - 0.3 * (q.H @ slow - q.B @ x - q.c))
+        assert abs(f - float(kept.lower(x, slow))) < 1e-10
 
 
 def test_it_on_trees():
