@@ -21,7 +21,7 @@ def clean(
     ] = None,
     image: Annotated[str | None, typer.Option(help="Image column: paths, or bytes in parquet.")] = None,
     ignore: Annotated[str, typer.Option(help="Columns to ignore, comma-separated.")] = "",
-    out: Annotated[Path | None, typer.Option(help="Output folder; <DATA>-cleaned by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; by default <DATA>-cleaned, beside DATA.")] = None,
     apply: Annotated[
         Path | None, typer.Option(help="Decisions downloaded from report.html; they count as trusted.")
     ] = None,

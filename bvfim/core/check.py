@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +20,16 @@ from bvfim.core.linear import dense
 from bvfim.core.lower_minimum import lower_minimum
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.validate import validate
-from bvfim.methods import Estimator, Info, State, as_estimator, require_able
+from bvfim.methods import BDA, Estimator, Info, State, as_estimator, require_able
+from bvfim.methods.base import LowerSolver
 from bvfim.status import ProblemError
 from bvfim.tree import Tree
 
 DIRECTIONS = 8
 """The number of directions for finite differences; all of them if x is no longer than this."""
 
+SHARP, ROUGH = 1e-4, 3e-2
+"""The relative error that counts as equal in float64, and in float32: what central differences lose there."""
 DENSE_LIMIT = 256
 """The dense implicit gradient is formed for up to this many entries of y."""
 
@@ -57,11 +61,13 @@ class HypergradientCheck:
         verdict: exact, biased by design, or wrong. An estimate is not exact if its lower level diverged or has barely
             started, however well it matches its own value, and it is wrong if it points the other way.
         cosine, relative_error: the estimate against finite differences of the value the method claims to differentiate.
+            A cosine is not a number where what it compares with is zero up to rounding.
         implicit_cosine, implicit_error: against the exact implicit gradient at a lower-level minimiser, or ``None``
             if y is too long, Y is not a box, or the Hessian is not positive definite on the free directions.
         lower_gap: f where the method's lower level ends, less f at a minimum of the lower level near there.
         bias: what the method omits by design, or that its lower level is not solved.
         estimate: the estimate itself.
+        tol: the largest relative error that counts as equal.
 
     Example:
         >>> import torch, bvfim
@@ -81,17 +87,22 @@ implicit gradient: cosine 1.0000, relative error 1.2%.
     lower_gap: float
     bias: str
     estimate: Tree
+    tol: float = SHARP
 
     def __str__(self) -> str:
         text = f"{self.method}: {self.verdict.value}"
         text += f" ({self.bias})" if self.verdict is Verdict.BIASED else ""
         text += (
-            f". Against finite differences of its value: cosine {self.cosine:.4f}, "
-            f"relative error {self.relative_error:.1%}."
+            f". Against finite differences of its value: cosine {_shown(self.cosine)}, "
+            f"relative error {self.relative_error:.1%}"
         )
+        if self.tol > SHARP:
+            kind = str(tree.leaves(self.estimate)[0].dtype).removeprefix("torch.")
+            text += f" ({kind}: {100 * self.tol:.3g}% counts as equal)"
+        text += "."
         if self.implicit_error is not None:
             text += (
-                f" Against the exact implicit gradient: cosine {self.implicit_cosine:.4f}, "
+                f" Against the exact implicit gradient: cosine {_shown(self.implicit_cosine)}, "
                 f"relative error {self.implicit_error:.1%}."
             )
         return text
@@ -140,7 +151,7 @@ def check_hypergradient(
     if dtype not in (torch.float32, torch.float64):
         raise ProblemError(f"check_hypergradient needs float64, or float32 for a rough verdict, not {dtype}")
     x, y = tree.detach(x), problem.project_y(tree.detach(y))
-    tol = (1e-4 if tree.leaves(x)[0].dtype == torch.float64 else 3e-2) if tol is None else tol
+    tol = (SHARP if dtype == torch.float64 else ROUGH) if tol is None else tol
     point = _Point(problem, x, method.init(problem, x, y), step, data)
     claim, sound, bias, own = method.reference(problem, x, point.state, step, data)
 
@@ -154,9 +165,9 @@ def check_hypergradient(
         verdict = Verdict.WRONG
     if verdict is not Verdict.EXACT and bool(info.get("breakdown", 0)):  # the method itself says so
         verdict, bias = Verdict.BIASED, "its linear solve broke down; " + bias
-    lower = _Lower(point, y, following.y)
-    cosine, flat = _cosine(along, differences[0]), tree.flatten(gradient)
-    implicit_cosine = None if lower.implicit is None else _cosine(flat, lower.implicit)
+    lower = _Lower(point, y, following.y, isinstance(method, LowerSolver) and not isinstance(method, BDA))
+    cosine, flat = _cosine(along, *differences), tree.flatten(gradient)
+    implicit_cosine = None if lower.implicit is None else _cosine(flat, lower.implicit, differences[1])
     unsolved = lower.unsolved(flat, tol) if verdict is Verdict.EXACT else ""
     if unsolved:
         verdict, bias = Verdict.BIASED, unsolved
@@ -172,6 +183,7 @@ def check_hypergradient(
         lower_gap=lower.f_end - lower.f_low,
         bias=bias,
         estimate=gradient,
+        tol=tol,
     )
 
 
@@ -238,11 +250,13 @@ class _Lower:
 
     Attributes:
         f_start, f_end, f_low: f where the method starts, where it ends, and where the descent ends.
+        descends: whether the method takes steps down f, and f alone.
         saddle: whether f has a direction of negative curvature there.
         implicit: the exact implicit gradient there; ``None`` where there is none to trust.
     """
 
-    def __init__(self, point: _Point, start: Tree, end: Tree) -> None:
+    def __init__(self, point: _Point, start: Tree, end: Tree, descends: bool) -> None:
+        self.descends = descends
         self.at, self.end = point.problem.at(point.x, point.data), end
         self.f_start, self.f_end = (float(self.at.lower(y)) for y in (start, end))
         found = lower_minimum(self.at, end if self.f_end < self.f_start else start)
@@ -268,7 +282,9 @@ class _Lower:
             f"f is {self.f_start:.3g} where it starts, {self.f_end:.3g} where it ends and {self.f_low:.3g} further on"
         )
         if not left <= LEFT * way + tol * max(abs(self.f_low), abs(self.f_start)):
-            return f"the lower level is not solved: {values}"
+            up = self.descends and not self.f_end <= self.f_start
+            what = "the lower steps go up: the step is too long" if up else "the lower level is not solved"
+            return f"{what}: {values}"
         if self.saddle:
             return "the lower level is not solved: f can fall further, along a direction of negative curvature"
         if self.implicit is None:
@@ -286,5 +302,12 @@ def _relative(a: Tensor, b: Tensor, noise: float = 0.0) -> float:
     return max(float((a - b).norm()) - noise * len(b) ** 0.5, 0.0) / max(float(b.norm()), floor)
 
 
-def _cosine(a: Tensor, b: Tensor) -> float:
+def _cosine(a: Tensor, b: Tensor, noise: float) -> float:
+    """Not a number where b lies within the noise of its entries: then its direction says nothing."""
+    if float(b.norm()) <= noise * len(b) ** 0.5:
+        return math.nan
     return float((a @ b) / (a.norm() * b.norm()).clamp_min(torch.finfo(b.dtype).tiny))
+
+
+def _shown(cosine: float | None) -> str:
+    return "-" if cosine is None or math.isnan(cosine) else f"{cosine:.4f}"

@@ -238,7 +238,8 @@ def doubted(at_y: float, refit: float, at_z: float, fallen: float, alone: bool) 
     """What stands against a result, from F at y, after a refit, and at z; in sentences.
 
     Args:
-        at_y, refit, at_z: the three values; fallen: how far F has come down in the run.
+        at_y, refit, at_z: the three values; z that is y, as where a method has none of its own, tells nothing.
+        fallen: how far F has come down in the run.
         alone: whether the method leaves y and z where they are: then nobody looked for other lower-level minimisers.
     """
     found = []
@@ -248,7 +249,7 @@ def doubted(at_y: float, refit: float, at_z: float, fallen: float, alone: bool) 
             f"y is not a lower-level solution{slack}: F is {at_y:.3g} there and {refit:.3g} after a refit, so x may be "
             "as far from the optimum"
         )
-    if at_z - refit > max(APART * max(abs(at_z), abs(refit)), TRIFLE * fallen):
+    if at_z != at_y and at_z - refit > max(APART * max(abs(at_z), abs(refit)), TRIFLE * fallen):
         found.append(
             f"the lower level has several solutions, and F is {at_z:.3g} at z, which saw f alone: a y trained anew may "
             "be as bad; if that is what counts, use bvfim.RHG(start='restart')"

@@ -47,7 +47,6 @@ class Run(Stepper):
     def __init__(
         self, problem: Problem, x: Tree, y: Tree, method: Chosen, steps: int, batches: Any, **options: Any
     ) -> None:
-        self.steps = steps
         self._pending: list[Any] = []
         # Before there is a problem to be on several ranks: on one of them there may be nothing to draw.
         world_of(options.get("mesh"), x).together(lambda: self._begin_drawing(batches, method.turns))

@@ -162,6 +162,7 @@ class SingleLoop(Optimised[StochasticState]):
             "gap": tracking.gap,
             "mu": tracking.mu,
             "multiplier": multiplier,
+            "moves": self.weights["moves"],
             "grad_norm": grad_norm,
             "x_norm": x_norm,
         }

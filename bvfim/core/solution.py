@@ -49,8 +49,9 @@ class Solution:
             short to afford them.
         multipliers: of the constraints, by the name of the argument that states them, in the shape of what it returns:
             of the lower level's in f, of the upper level's in F; empty where the method has none.
-        doubts: what these figures say against the result, and what StochasticBVFIM did not look at, in sentences; empty
-            too where there are no such figures.
+        doubts: what these figures and the course of the run say against the result, and what StochasticBVFIM did not
+            look at, in sentences; empty too with ``solve(refit=False)``.
+        on_batch: whether ``upper`` and ``lower`` are those of the last batch.
 
     Example:
         >>> import torch, bvfim
@@ -81,6 +82,7 @@ class Solution:
     upper_z: float = math.nan
     doubts: tuple[str, ...] = ()
     multipliers: dict[str, Tensor] = field(default_factory=dict)
+    on_batch: bool = False
 
     @property
     def violation(self) -> float:
@@ -109,6 +111,12 @@ class Solution:
         return found + (COARSE if coarse else "")
 
     @property
+    def _notes(self) -> list[str]:
+        """What stands against the result: the doubts, and what the certificate says of y."""
+        caution = self.certificate.caution if self.certificate is not None else ""
+        return [f"Note: {text}." for text in (*self.doubts, caution) if text]
+
+    @property
     def _end(self) -> str:
         """How the run ended, in a few words."""
         within = f" (tol {self.certificate.tol:.2g})" if self.certificate and self.status is Status.CONVERGED else ""
@@ -117,19 +125,19 @@ class Solution:
     def __str__(self) -> str:
         refit = f"{self.lower_gap:.2g} above a refit, where F = {self.upper_refit:.6g}"
         refit = "its gap not measured" if math.isnan(self.lower_gap) else refit
-        return f"{self._end}; F = {self.upper:.6g}, f = {self.lower:.6g} ({refit}). {self.advice}" + "".join(
-            f" Note: {doubt}." for doubt in self.doubts
-        )
+        values = f"F = {self.upper:.6g}, f = {self.lower:.6g}{' on the last batch' if self.on_batch else ''}"
+        return " ".join([f"{self._end}; {values} ({refit}).", self.advice, *self._notes])
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        facts = {"F": f"{self.upper:.6g}", "f": f"{self.lower:.6g}"}
+        where = " on the last batch" if self.on_batch else ""
+        facts = {f"F{where}": f"{self.upper:.6g}", f"f{where}": f"{self.lower:.6g}"}
         if not math.isnan(self.lower_gap):
             facts |= {"lower-level gap": f"{self.lower_gap:.3g}", "F after a refit": f"{self.upper_refit:.6g}"}
         if self.multipliers:
             facts["largest violation"] = f"{self.violation:.3g}"
         facts |= {f"evaluations, {kind}": f"{count}" for kind, count in self.evaluations.items() if count}
-        return html(self._end, facts, [self.advice, *(f"Note: {doubt}." for doubt in self.doubts)])
+        return html(self._end, facts, [self.advice, *self._notes])
 
     def plot(self) -> Any:
         """Draw F, f and the method's own measures over the steps, with matplotlib (``pip install 'bvfim[app]'``).

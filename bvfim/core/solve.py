@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from bvfim.core.arguments import (
     checked_callbacks,
     stops,
 )
+from bvfim.core.doubts import UNTRAINED, doubts_of_course
 from bvfim.core.mover import takes_no
 from bvfim.core.problem import Problem
 from bvfim.core.refit import BROKEN, judged
@@ -160,14 +162,21 @@ def solve(
         status = drive(run, called if best is None else [best, *called], time_limit)
         if best is not None:
             best.restore(run)
-        if status in BROKEN or not refit or isinstance(y, Twins):
+        if status in BROKEN or not refit:
             return run.solution(status)
-        return run.world.together(lambda: judged(run, run.solution(status)))
+        if isinstance(y, Twins):
+            return doubted(run, replace(run.solution(status), doubts=(UNTRAINED,)))
+        return doubted(run, run.world.together(lambda: judged(run, run.solution(status))))
     except RankError as error:
         if not run.world.broken:
             raise
         warn(str(error))
         return run.solution(Status.RANK_LOST)
+
+
+def doubted(run: Run, solution: Solution) -> Solution:
+    """The solution, also with what the course of the run says against it."""
+    return replace(solution, doubts=(*solution.doubts, *doubts_of_course(run)))
 
 
 class Best:

@@ -21,9 +21,8 @@ from bvfim.core.mover import mover_of, mover_on, takes_no
 from bvfim.core.multipliers import counted
 from bvfim.core.problem import Problem, as_problem
 from bvfim.core.solution import Solution
-from bvfim.core.validate import SAME, SHARDED_Y, copies, projected, require_data, validate_objectives, validate_start
-from bvfim.distributed.mesh import is_sharded
-from bvfim.distributed.twins import Twins, run_on
+from bvfim.core.validate import BY_STEP, copies, explained, projected, require_data, validate_objectives, validate_ranks
+from bvfim.distributed.twins import Twins, own, run_on
 from bvfim.distributed.world import ALONE, World, world_of
 from bvfim.methods import AdaptiveBVFIM, Choice, Chosen, Method, State, StochasticBVFIM, as_method, suited
 from bvfim.methods.base import OptimizerFactory, SchedulerFactory
@@ -48,14 +47,14 @@ class Stepper:
         tol: x is stationary if the norm of its projected gradient :math:`|x - P_X(x - g)|` is at most this.
         accelerate: see :func:`bvfim.solve`.
         steps: the expected number of steps, over which the steps of StochasticBVFIM go down to zero; also for
-            ``accelerate="auto"`` to choose by.
+            ``accelerate="auto"`` to choose by, and from which on a solution is no longer one that was stopped.
         batch: the first batch, to check the problem with.
         check: check the problem even without a batch, not at the first step.
         mesh: the processes that take the steps together; see :func:`bvfim.solve`.
 
     Attributes:
         x, state: the upper variable and the method's state after the last complete step.
-        k: the number of steps taken.
+        k, steps: the number of steps taken, and the number expected.
         rows: the history, one dict per step.
         status: how the run ended; None while it continues.
 
@@ -90,18 +89,17 @@ class Stepper:
         self.method: Chosen = AdaptiveBVFIM() if method is None else as_method(method)
         check_tol(tol)
         check_steps(steps)
+        self.steps = steps
         self.problem = as_problem(problem).among(world_of(mesh, x))
         self.method = suited(self.method, self.problem)
         self._require_fitting(batch)
+        if method is None:
+            require_data(self.problem, batch, BY_STEP)
         if isinstance(y, Twins):
             self._begin_on(y, x, batch, optimizer, scheduler, tol, steps)
             return
-        if any(map(is_sharded, tree.leaves(y))):
-            raise ProblemError(SHARDED_Y)
         x, y = copies(self.world.local(x), y)
-        self.world.together(lambda: validate_start(self.problem, x, y))
-        if not self.world.same(*([y] if self.world.sharded else [x, y])):
-            raise ProblemError(SAME)
+        validate_ranks(self.problem, x, y, alike=y)
         alone = problem.context is None and not problem.needs_data
         self.checked = check or alone or batch is not None or not self.method.takes_batches
         if self.checked:
@@ -114,10 +112,10 @@ class Stepper:
 
     def _begin_on(self, twins: Twins, x: Tree, batch: Any, *how: Any) -> None:
         """Before the first step, where y and z are modules."""
+        if twins.sharded and self.world.group is None:
+            raise ProblemError("these networks are sharded: pass mesh=, the mesh that they are sharded over")
         x = copies(self.world.local(x))[0]
-        self.world.together(lambda: validate_start(self.problem, x, x))
-        if not self.world.sharded and not self.world.same(x):
-            raise ProblemError(SAME)
+        validate_ranks(self.problem, x, x, alike=own(twins.y))
         self.x, self.checked = projected(self.problem.project_x, x, "x"), True
         optimizer, scheduler, tol, steps = how
         noisy = self.problem.takes_data
@@ -185,12 +183,7 @@ class Stepper:
     # -- moving --
 
     def step(self, batch: Any = None) -> dict[str, float]:
-        """Take one step on a batch; return its row of the history, a dict of numbers.
-
-        Every method gives ``step``, ``upper`` and ``lower`` (F and f at y on this batch, before x moves),
-        ``grad_norm``, ``x_norm``, ``seconds`` and the evaluations so far; most give ``value``, the number whose
-        derivative in x the step follows. StochasticBVFIM adds ``gap`` (f at y less f at z), ``mu`` (the gap that y is
-        allowed) and ``multiplier`` (the weight of f beside F). The reference of solutions lists them all.
+        """Take one step on a batch; return its row of the history, whose columns the reference of solutions explains.
 
         A step with non-finite values or a lost slack is not taken: x does not change, and ``status`` says why.
         Since the optimiser has already seen the gradient, the run can only continue from a saved state.
@@ -201,9 +194,11 @@ class Stepper:
                 f"the run broke off ({self.status.value}): continue from an earlier state with load_state_dict"
             )
         if not self.checked:
-            self._check(self.x, self.y, batch)
+            self.world.together(lambda: require_data(self.problem, batch, BY_STEP))
+            with explained(batch):
+                self._check(self.x, self.y, batch)
             self.checked = True
-        require_data(self.problem, batch)
+        require_data(self.problem, batch, BY_STEP)
         self.data, self.complete = batch, False
         x, state, info = self.mover.step(self.problem, self.x, self.state, self.k, batch)
         row = floats(info if "x_norm" in info else {**info, "x_norm": self.world.norm(x)})
@@ -241,8 +236,9 @@ class Stepper:
         return [float(v) for v in self.problem.at(self.x, self.data).values(y)]
 
     def solution(self, status: Status | None = None) -> Solution:
-        """The result so far, with ``status``, or else the method's own status, or else STOPPED."""
-        before, end = self.problem.evaluations.as_dict(), status or self.status or Status.STOPPED
+        """The result so far, with ``status`` or the method's own, or else MAX_STEPS after all steps, STOPPED before."""
+        before = self.problem.evaluations.as_dict()
+        end = status or self.status or (Status.MAX_STEPS if self.k >= self.steps else Status.STOPPED)
         x, state, values = self.x, self.state, self.values(self.y)
         if end is Status.NON_FINITE and self.lowest is not None and not values[0] <= self.lowest[0]:
             _, x, state = self.lowest  # a run that diverged was better before
@@ -280,6 +276,7 @@ class Stepper:
             seconds=seconds,
             method=self.method,
             certificate=certificate,
+            on_batch=self.data is not None or self.before is not None,
             multipliers=multipliers(self.problem, x, state) if self.problem.stated and not self.world.broken else {},
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from bvfim.core.check_constraints import check_constraints
 from bvfim.core.draw import Draw, Several
 from bvfim.core.evaluator import At
 from bvfim.core.problem import Problem
-from bvfim.status import ProblemError, warn
+from bvfim.distributed.mesh import is_sharded
+from bvfim.status import BvfimError, ProblemError, warn
 from bvfim.tree import Tree
 
 NEAR = 10
@@ -21,6 +23,8 @@ NEAR = 10
 MOVED = 1e3
 """An objective has changed if it did so by this many rounding errors."""
 SAME = "x and y must be the same on every rank at the start: draw them with the same seed"
+BY_STEP = "pass a batch to step, with a method that takes batches, as in Stepper(..., bvfim.StochasticBVFIM())"
+"""How a :class:`bvfim.Stepper` gets its data."""
 SHARDED_Y = (
     "y holds DTensors: give a sharded network and another instance of it as bvfim.Twins, with objectives of "
     "(x, module, batch), to bvfim.StochasticBVFIM(), which needs first derivatives only"
@@ -42,6 +46,16 @@ def validate_start(problem: Problem, x: Tree, y: Tree) -> None:
     sets.check_fit(problem.y_set, y, "y")
 
 
+def validate_ranks(problem: Problem, x: Tree, y: Tree, alike: Tree) -> None:
+    """Reject variables that are not valid on each rank, and those that differ: ``alike``, and x where all have it."""
+    if any(map(is_sharded, tree.leaves(y))):
+        raise ProblemError(SHARDED_Y)
+    world = problem.world
+    world.together(lambda: validate_start(problem, x, y))
+    if not world.same(*([] if world.sharded else [x]), alike):
+        raise ProblemError(SAME)
+
+
 def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None, random: bool = False) -> None:
     """Reject objectives that are not valid on this batch; ``random`` ones may draw numbers of their own."""
     require_data(problem, batch)
@@ -61,12 +75,27 @@ def validate_objectives(problem: Problem, x: Tree, y: Tree, batch: Any = None, r
         _check_dependence(problem.counted_anew(), x, y, batch, still)
 
 
-def require_data(problem: Problem, batch: Any) -> None:
-    """Reject a batch that no objective takes, and none where an objective needs one."""
+def require_data(problem: Problem, batch: Any, way: str = "pass batches= or a context") -> None:
+    """Reject a batch that no objective takes, and none where an objective needs one; ``way`` says how to pass one."""
     if batch is None and problem.needs_data:
-        raise ProblemError(f"{problem.needs_data} takes (x, y, data), but there is no data: pass batches= or a context")
+        raise ProblemError(f"{problem.needs_data} takes (x, y, data), but there is no data: {way}")
     if batch is not None and not problem.takes_data:
         raise ProblemError("there are batches, but neither objective takes them: each is a function of (x, y) alone")
+
+
+@contextmanager
+def explained(batch: Any) -> Iterator[None]:
+    """Where an objective fails on a pair, which may be meant as one batch for each level, say how these are given."""
+    try:
+        yield
+    except (RuntimeError, IndexError, TypeError, AttributeError) as error:
+        if isinstance(error, BvfimError) or type(batch) is not tuple or len(batch) != 2:
+            raise
+        said = str(error).partition("\n")[0]
+        raise ProblemError(
+            f"an objective fails on this pair ({said}), which both levels get whole: to give each its own, "
+            "step(bvfim.Draw(upper=, lower=))"
+        ) from error
 
 
 def _check_tensors(x: Tree, y: Tree) -> None:

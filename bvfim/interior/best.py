@@ -11,7 +11,17 @@ from bvfim.interior.judging import Judgement
 from bvfim.interior.lower import Interior
 from bvfim.interior.probing import probe
 from bvfim.interior.schedule import weakest_ratio
-from bvfim.interior.starts import BROKEN, STUCK, UNDER_WAY, Known, Starts
+from bvfim.interior.starts import BROKEN, STUCK, UNDER_WAY, Known, Seen, Starts
+
+SHARES = {Seen.START: tol.MEET, Seen.LATE: tol.SEEN, Seen.ANSWER: tol.SEEN}
+"""By how many tolerances F has to be lower at what was seen."""
+
+
+def with_answer(interior: Interior, members: Tensor, starts: Starts, w: Tensor, z: Tensor) -> Starts:
+    """Note the first x with the z there: while mu2 is large w may go where F has no slope left that leads back."""
+    x, _ = interior.split(w)
+    F = interior.batch.at(x, members).upper(z)
+    return starts.noticed(Seen.ANSWER, torch.cat([x, z], -1), F, torch.ones_like(starts.reopened))
 
 
 def never_worse(
@@ -34,23 +44,29 @@ def never_worse(
     allowed = tolerance * starts.scale
     late = starts.mu2 <= tol.LATE * allowed
     if bool(late.any()):
-        starts = starts.noticed(1, torch.cat([at.x, z], -1), at.upper(z), late)
-        starts = starts.noticed(1, torch.cat([verdict.x, verdict.tied], -1), verdict.tied_F, late)
-    for slot, share in enumerate((tol.MEET, tol.SEEN)):
-        least = share * tolerance * size
+        starts = starts.noticed(Seen.LATE, torch.cat([at.x, z], -1), at.upper(z), late)
+        starts = starts.noticed(Seen.LATE, torch.cat([verdict.x, verdict.tied], -1), verdict.tied_F, late)
+    shares = torch.tensor([SHARES[slot] for slot in Seen], dtype=size.dtype, device=size.device)
+    least = tolerance * size[:, None] * shares
+    for _ in Seen:  # the next best where the best does not hold
         ended = (starts.ended != UNDER_WAY) & (starts.ended != BROKEN)
-        rows = (ended & (starts.seen_F[:, slot] < starts.shown - least)).nonzero()[:, 0]
-        if len(rows):
-            part = _looked_at(interior, members[rows], starts.take(rows), slot, least[rows], tolerance)
-            starts = starts.put(rows, part)
+        lower = ended[:, None] & (starts.seen_F < starts.shown[:, None] - least)
+        best, slot = torch.where(lower, starts.seen_F, torch.inf).min(1)
+        rows = best.isfinite().nonzero()[:, 0]
+        if len(rows) == 0:
+            break
+        at_least = least[rows, slot[rows]]
+        part = _looked_at(interior, members[rows], starts.take(rows), slot[rows], at_least, tolerance)
+        starts = starts.put(rows, part)
     return starts
 
 
 def _looked_at(
-    interior: Interior, members: Tensor, starts: Starts, slot: int, least: Tensor, tolerance: float
+    interior: Interior, members: Tensor, starts: Starts, slot: Tensor, least: Tensor, tolerance: float
 ) -> Starts:
     """Starts that ended above a point they have seen: on from there if it holds what it promised."""
-    x, y = interior.split(starts.seen[:, slot])
+    everyone = torch.arange(len(slot), device=slot.device)
+    x, y = interior.split(starts.seen[everyone, slot])
     at = interior.batch.at(x, members)
     allowed = tolerance * starts.scale
     y, f, _ = interior.descend(at, y, tol.BEST * allowed)
@@ -63,7 +79,7 @@ def _looked_at(
     ratio = weakest_ratio(interior, at, y[:, None], found.z, starts.tau / starts.mu2)
     blank = torch.zeros_like(starts.w_steps)
     seen_F = starts.seen_F.clone()
-    seen_F[~holds, slot] = torch.inf
+    seen_F[everyone[~holds], slot[~holds]] = torch.inf
     starts, rows = starts._replace(seen_F=seen_F), holds.nonzero()[:, 0]
     again = starts._replace(
         w=w, w_steps=blank, w_changes=blank, z=found.z, mu2=mu2, tau=tol.WEAK_PULL * mu2 * ratio,

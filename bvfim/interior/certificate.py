@@ -19,7 +19,8 @@ class Certificate:
         tol: the tolerance used: the requested one, or the finest that the dtype allows.
         stationarity: the free gradient of the barrier problem relative to the gradient of F. Large at a kink of the
             value function, where the lower-level solution jumps.
-        multimodal: whether f(x, .) was found to have a minimum that is not its lowest.
+        multimodal: whether f(x, .) was found to have a minimum that is not its lowest: a descent came to rest above it
+            where the gradient does not lead down to it, as that of a convex f would.
         starts: the number of starts.
         solved: the number of starts that ended with a closed gap.
         agreeing: the number of these whose F equals that of the result, within the tolerance.
@@ -71,11 +72,25 @@ class Certificate:
         if self.status is not Status.CONVERGED:
             return self.status.advice
         if self.starts == 1:
-            more = "several lower-level minima were found; " if self.multimodal else ""
-            return f"Solved from one start, which shows a local optimum ({more}try starts=8)."
+            return (
+                "Solved from one start, which shows a local optimum (try bvfim.AdaptiveBVFIM(starts=8), at several "
+                "times the cost)."
+            )
         if self.agreeing == 1:
             return "Only one start found this F: raise starts, since a lower F may exist."
         return f"{self.agreeing} of {self.starts} starts agree."
+
+    @property
+    def caution(self) -> str:
+        """What stands against y, if anything does and the advice does not say it."""
+        if self.gap > self.gap_allowed:
+            return f"y is not the lowest minimum of f(x, ·): f(x, y) is {self.gap:.2g} above the lowest value found"
+        return self._others if self.multimodal and self.status is not Status.STUCK else ""
+
+    @property
+    def _others(self) -> str:
+        """What y is among several minima."""
+        return "the lower level has other minima; y is the lowest that was found"
 
     @property
     def _stuck(self) -> str:
@@ -117,7 +132,7 @@ class Certificate:
             return "the lower level has other minima"
         if not self.searched:
             return "other minima of the lower level were not looked for"
-        return f"the lower level showed no other minima ({self.searched})"
+        return f"the lower level showed no lower minimum ({self.searched})"
 
     def __str__(self) -> str:
         return (

@@ -162,6 +162,10 @@ class Points(NamedTuple):
     value: Tensor
     gradient: Tensor
 
+    def take(self, rows: Tensor) -> Points:
+        """Some of the rows."""
+        return Points(*(t[rows] for t in self))
+
     def put(self, rows: Tensor, w: Tensor, value: Tensor, gradient: Tensor) -> Points:
         """These points with some replaced."""
         part = Points(w, value, gradient)

@@ -131,11 +131,16 @@ class Interior:
 
     def descend(self, at: BatchAt, y: Tensor, fine: Tensor, memory: Memory | None = None) -> Descended:
         """L-BFGS on f(x, .) until it can fall by no more than ``fine``."""
-        memory = Memory.empty(y) if memory is None else memory
-        f, gradient = at.lower_grad(y)
-        fine = torch.maximum(fine, torch.finfo(y.dtype).eps * f.abs())
-        points, settled = minimise(LowerFunction(at, fine), Points(y, f, gradient), at.of_y, memory, LOWER_STEPS)
+        points, settled = self.descended(at, Points(y, *at.lower_grad(y)), fine, memory)
         return Descended(points.w, points.value, settled)
+
+    def descended(
+        self, at: BatchAt, points: Points, fine: Tensor, memory: Memory | None = None
+    ) -> tuple[Points, Tensor]:
+        """:meth:`descend` from points whose f and gradient are known, with the gradients at its end."""
+        memory = Memory.empty(points.w) if memory is None else memory
+        fine = torch.maximum(fine, torch.finfo(points.w.dtype).eps * points.value.abs())
+        return minimise(LowerFunction(at, fine), points, at.of_y, memory, LOWER_STEPS)
 
 
 def uniform(seed: int, stage: int, members: Tensor, draw: int, count: int, size: int) -> Tensor:

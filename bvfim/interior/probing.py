@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import BatchAt
+from bvfim.interior.lbfgs import Points, dot
 from bvfim.interior.lower import Interior, best_of
 from bvfim.interior.starts import Known
 
@@ -49,16 +50,45 @@ def probe(interior: Interior, at: BatchAt, known: Known, tolerance: Tensor) -> P
     each = first.shape[1]
     everyone = torch.arange(count, device=first.device)
     own = at.take(everyone.repeat_interleave(each))
-    found = interior.descend(own, first.flatten(0, 1), tol.PROBE_FINE * tolerance.repeat_interleave(each))
-    end, f, settled = (t.unflatten(0, (count, each)) for t in found)
-    f = torch.where(f.isfinite(), f, torch.inf)
-    higher = settled & (f > torch.minimum(known.f_z, f.amin(1))[:, None] + tolerance[:, None])
+    first, allowed = first.flatten(0, 1), tolerance.repeat_interleave(each)
+    ends, settled = interior.descended(own, Points(first, *own.lower_grad(first)), tol.PROBE_FINE * allowed)
+    ends = ends._replace(value=torch.where(ends.value.isfinite(), ends.value, torch.inf))
+    lowest = ends.value.unflatten(0, (count, each)).argmin(1) + each * everyone
+    best = known.improved(ends.w[lowest], ends.value[lowest])
+    ends, higher = higher_minima(interior, own, ends, settled, best.take(everyone.repeat_interleave(each)), allowed)
+    F = own.upper(ends.w)
+    end, f, F, higher = (t.unflatten(0, (count, each)) for t in (ends.w, ends.value, F, higher))
     lowest = f.argmin(1)
-    F = own.upper(end.flatten(0, 1)).unflatten(0, (count, each))
     level = f <= torch.minimum(known.f_z, f.amin(1))[:, None] + tol.LEVEL * tolerance[:, None]
     F = torch.where(level & F.isfinite(), F, torch.inf)
-    best = F.argmin(1)
-    return Probed(end[everyone, lowest], f[everyone, lowest], higher.any(1), end[everyone, best], F[everyone, best])
+    tied = F.argmin(1)
+    return Probed(end[everyone, lowest], f[everyone, lowest], higher.any(1), end[everyone, tied], F[everyone, tied])
+
+
+def higher_minima(
+    interior: Interior, at: BatchAt, ends: Points, settled: Tensor, low: Known, tolerance: Tensor
+) -> tuple[Points, Tensor]:
+    r"""The ends of descents, and which of them are minima above the lowest, z; those in doubt descend further.
+
+    Along the way to z a convex f falls at once by at least all that it will,
+    :math:`f_y (z - y) \le f(z) - f(y)`; from a minimum it does not. So where f is badly conditioned, a descent that
+    came to rest too early is told from a minimum by its gradient.
+    """
+
+    def higher(ends: Points, low: Known, tolerance: Tensor) -> Tensor:
+        return ends.value > low.f_z + tolerance
+
+    def downhill(ends: Points, low: Known) -> Tensor:
+        return -dot(ends.gradient, low.z - ends.w) >= tol.DOWNHILL * (ends.value - low.f_z)
+
+    others = settled & higher(ends, low, tolerance)
+    rows = (others & downhill(ends, low)).nonzero()[:, 0]
+    if len(rows) == 0:
+        return ends, others
+    low, tolerance = low.take(rows), tolerance[rows]
+    further, settled = interior.descended(at.take(rows), ends.take(rows), tol.PROBE_FINER * tolerance)
+    apart = settled & higher(further, low, tolerance) & ~downhill(further, low)
+    return ends.put(rows, *further), others.index_copy(0, rows, apart)
 
 
 def hollows(at: BatchAt, grid: Tensor) -> Tensor:

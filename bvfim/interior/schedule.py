@@ -15,7 +15,7 @@ from bvfim.interior.feasible import all_pulled_in, prepared, reach, weighed
 from bvfim.interior.lbfgs import Memory, dot
 from bvfim.interior.lower import Interior, best_of, first_order_change
 from bvfim.interior.multipliers import settled
-from bvfim.interior.starts import UNBOUNDED, UNDER_WAY, Starts
+from bvfim.interior.starts import UNBOUNDED, UNDER_WAY, Seen, Starts
 
 
 class Sampled(NamedTuple):
@@ -85,11 +85,11 @@ def begin(interior: Interior, w: Tensor, varies: Tensor) -> Starts:
         reach=1 + w.abs().amax(1).double(),
         size=F.abs() + first_order_change(interior, of_F, w), lower=f, relaxed=F, upper=F, value=F,
         grad_norm=blank, stationarity=torch.full_like(blank, torch.inf), modes=blank.bool(),
-        seen=torch.stack([w, w], 1), seen_F=torch.full_like(blank, torch.inf)[:, None].repeat(1, 2),
+        seen=w[:, None].repeat(1, len(Seen), 1), seen_F=torch.full_like(blank, torch.inf)[:, None].repeat(1, len(Seen)),
         reopened=blank.bool(), **(interior.terms if interior.constrained else none_for(w))._asdict(), hard=blank,
         counts=interior.batch.counts,
     )  # fmt: skip
-    return begun.noticed(0, w, F, f - f_z <= tol.BOTTOM * spread)
+    return begun.noticed(Seen.START, w, F, f - f_z <= tol.BOTTOM * spread)
 
 
 def tight_mu2(at: BatchAt, z: Tensor, f_z: Tensor, spread: Tensor, varies: Tensor) -> Tensor:

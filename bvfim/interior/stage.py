@@ -10,7 +10,7 @@ from torch import Tensor
 from bvfim.interior import tolerances as tol
 from bvfim.interior.barrier import Barrier, Settings
 from bvfim.interior.batch import BatchAt
-from bvfim.interior.best import never_worse
+from bvfim.interior.best import never_worse, with_answer
 from bvfim.interior.curvature import Curvature
 from bvfim.interior.feasible import reach
 from bvfim.interior.infeasible import given_up
@@ -33,6 +33,8 @@ def advance(interior: Interior, members: Tensor, starts: Starts, tolerance: floa
     """Minimise B for the present mu2 and tau, judge the end, tighten."""
     of_w, of_z = _memories(starts)
     entered = enter(interior, members, starts, of_z)
+    if interior.stage == 1 and not interior.constrained:
+        starts = with_answer(interior, members, starts, entered.w, entered.known.z)
     settings = _settings(entered, starts, tolerance)
     barrier = Barrier(
         interior, members, settings, entered.w, entered.known, of_z, of_w, entered.curvature, entered.archive

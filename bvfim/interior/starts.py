@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,15 @@ from bvfim.interior.curvature import Curvature
 
 UNDER_WAY, SOLVED, STUCK, OPEN, UNBOUNDED, BROKEN, INFEASIBLE = range(7)
 """The states of a start."""
+
+
+class Seen(IntEnum):
+    """The points that a start keeps, each in a slot of its own, so that none hides another.
+
+    Its first point where that is a lower-level solution, the lowest one met late, and its first x with the z there.
+    """
+
+    START, LATE, ANSWER = range(3)
 
 
 class Starts(NamedTuple):
@@ -65,7 +75,7 @@ class Starts(NamedTuple):
     modes: Tensor
     """Whether f(x, .) was seen to have a second minimum."""
     seen: Tensor
-    """Two points whose y was a lower-level solution, as far as was known: the start, and the best since."""
+    """Points whose y was a lower-level solution, as far as was known: one for each of :class:`Seen`."""
     seen_F: Tensor
     """F there; infinite where there is none."""
     reopened: Tensor

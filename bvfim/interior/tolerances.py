@@ -128,6 +128,9 @@ PROBE_SAMPLES = 4
 """The number of samples is this multiple of the scouts; the best sample starts one of the descents."""
 PROBE_FINE = 1e-2
 """The accuracy of these descents, as a share of the tolerance of f."""
+PROBE_FINER, DOWNHILL = 1e-6, 0.5
+"""A descent ends above the lowest, and the slope towards z promises this share of what lies between: it came to rest
+too early, and goes on to this accuracy. From there a slope is told from a minimum by its gradient."""
 GRID = (1024, 32)
 """In one and in two dimensions, the number of values of f along each axis of the grid that the hollows come from."""
 

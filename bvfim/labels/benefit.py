@@ -53,10 +53,13 @@ class Benefit:
     def __str__(self) -> str:
         if not self.rows:
             return "Without trusted rows there is no way to tell whether cleaning helps."
-        numbers = f"{self.cleaned:.1%} of the {self.rows} trusted rows are classified correctly, "
-        what = "helps" if self._seen(self.gain) else "makes no difference" if self.recommended else "does harm"
-        numbers += f"against {self.plain:.1%} with the given labels"
-        return f"Cleaning {what}: {numbers}.".replace("%", " %")
+        against = f"against {self.plain:.1%} with the given labels"
+        if self._seen(abs(self.gain)):
+            what = "helps" if self.gain > 0 else "does harm"
+            rows = f"{self.cleaned:.1%} of the {self.rows} trusted rows are classified correctly"
+            return f"Cleaning {what}: {rows}, {against}.".replace("%", " %")
+        few = f"The {self.rows} trusted rows are too few, or too easy, to show whether cleaning helps"
+        return f"{few}: {self.cleaned:.1%} of them are classified correctly, {against}.".replace("%", " %")
 
 
 def benefit(rows: TrainingRows, found: Mixture, config: Config) -> Benefit:

@@ -26,6 +26,7 @@ SHARES = (1.0, 0.2, 5.0)
 """What a column of sentences may count beside the other columns: as much, or hardly, or nearly alone."""
 LARGEST = 1e150
 """Beyond it squares overflow."""
+FILL = "fill it, for example with the median, or use bvfim clean"
 CONSTANT, CONSTANT_SPARSE = 1e-9, 1e-6
 """A column is constant whose spread is so small beside its own size: what rounding makes of one value."""
 
@@ -154,7 +155,7 @@ def require_values(frame: pd.DataFrame) -> None:
     for name in frame.columns:
         missing = frame[name].isna().to_numpy()
         if missing.any():
-            raise DataError(f"row {int(missing.argmax())}, column {name!r}: the value is missing")
+            raise DataError(f"row {int(missing.argmax())}, column {name!r}: the value is missing: {FILL}")
         if pd.api.types.is_float_dtype(frame[name]):
             size = np.abs(frame[name].to_numpy(np.float64))
             if (size > LARGEST).any():

@@ -96,9 +96,10 @@ class AdaptiveBVFIM(Method[AdaptiveState]):
     and y in other units: each entry is measured in what it takes to change a gradient, found by a few probes at the
     start (:mod:`bvfim.interior.units`), or in a share of its box.
 
-    A start that ends with a higher F than a lower-level solution it has seen, its own first point included, goes on
-    from there; the result is never worse. In one and two dimensions the probes of the lower level include a grid, in
-    more the axes through z.
+    A start that ends with a higher F than a lower-level solution it has seen goes on from there, and is never worse:
+    the lowest that it met late, its own first point, or its first x with the z there. In one and two dimensions the
+    probes of the lower level include a grid, in more the axes through z. A descent that comes to rest above z counts as
+    another minimum only where the gradient does not lead down to z.
 
     **Constraints** come in as augmented Lagrangian terms (:mod:`bvfim.core.augmented`): :math:`\psi = f + p(g; u)`
     takes the place of f for y and z, and F gets terms of all constraints with multipliers v of its own. A first phase

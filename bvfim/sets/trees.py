@@ -48,13 +48,14 @@ def check_fit(sets: SetTree, variable: Tree, name: str) -> None:
     for s, leaf in zip(own, tree.leaves(variable), strict=True):
         if s is None:
             continue
+        misfit = f"{name}_set: a {type(s).__name__} does not fit a leaf of shape {tuple(leaf.shape)}"
         try:
             nearest = s.project(leaf)
-            fits = getattr(nearest, "shape", None) == leaf.shape
-        except (RuntimeError, IndexError):
-            fits = False
-        if not fits:
-            raise ProblemError(f"{name}_set: a {type(s).__name__} does not fit a leaf of shape {tuple(leaf.shape)}")
+        except (RuntimeError, IndexError) as error:
+            said = str(error).partition("\n")[0]
+            raise ProblemError(f"{misfit} ({said})") from error
+        if getattr(nearest, "shape", None) != leaf.shape:
+            raise ProblemError(misfit)
         allowed = torch.finfo(nearest.dtype).eps ** STAYS
         if not torch.allclose(s.project(nearest), nearest, rtol=allowed, atol=allowed, equal_nan=True):
             raise ProblemError(

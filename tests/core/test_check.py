@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -226,3 +227,27 @@ def test_planted_wrong_methods_are_caught(method):
 def test_planted_wrong_methods_are_caught_with_trees_and_sines(method):
     start = torch.full((1,), 2.0).double()
     assert bvfim.check_hypergradient(sine_1d(2.0), start, start, replace(method, lr=0.1)).verdict is bvfim.Verdict.WRONG
+
+
+def test_float32_says_what_counts_as_equal():
+    x = torch.zeros(1)
+    assert "(float32: 3% counts as equal)" in str(bvfim.check_hypergradient(SQUARES, x, x, bvfim.RHG(20, 0.1)))
+    exact = bvfim.check_hypergradient(SQUARES, x.double(), x.double(), bvfim.RHG(20, 0.1))
+    assert "counts as equal" not in str(exact)
+
+
+def test_the_cosine_with_a_gradient_of_zero_is_none():
+    """F is at its minimum: what is left of the gradient is rounding."""
+    x = torch.zeros(2, dtype=torch.float64)
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: ((y - x) ** 2).sum())
+    found = bvfim.check_hypergradient(problem, x, x + 1e-30, bvfim.RHG(20, 0.1))
+    assert math.isnan(found.cosine)
+    assert str(found).count("cosine -,") == 2
+
+
+def test_lower_steps_that_go_up_are_named():
+    """A step of 1.03 multiplies the distance from the minimum by -1.06."""
+    x = torch.full((1,), 0.3, dtype=torch.float64)
+    problem = bvfim.Problem(lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum())
+    found = bvfim.check_hypergradient(problem, x, 0 * x, bvfim.RHG(5, 1.03))
+    assert found.bias.startswith("the lower steps go up: the step is too long")

@@ -97,6 +97,8 @@ def test_doubts_name_what_stands_against_a_result():
     assert "0.5 there and 1 after a refit" in slack
     assert "RHG(start='restart')" in several
     assert "AdaptiveBVFIM" in wells
+    (own,) = doubted(3.0, 1.0, 3.0, 2.0, alone=False)
+    assert "several solutions" not in own, "where z is y it tells nothing"
     assert doubted(4e-17, 3.5e-17, 4e-17, 1.0, alone=False) == (), "rounding is not worth a word"
 
 

@@ -181,3 +181,51 @@ def test_a_way_to_accelerate_that_is_none_is_refused_whatever_the_method():
         bvfim.solve(problem, x, y, accelerate="bogus")
     with pytest.warns(bvfim.BvfimWarning, match="no step to record or compile"):
         bvfim.solve(problem, x, y, steps=1, accelerate="compile")
+
+
+def test_all_steps_are_not_an_early_stop():
+    problem, x, y = nested()
+    stepper = bvfim.Stepper(problem, x, y, bvfim.RHG(2, 0.1), steps=2)
+    stepper.step()
+    assert stepper.solution().status is bvfim.Status.STOPPED
+    stepper.step()
+    assert stepper.solution().status is bvfim.Status.MAX_STEPS
+
+
+ROWS = torch.ones(6, 2, dtype=D)
+ON_ROWS = bvfim.Problem(
+    lambda x, y, i: ((ROWS[i] @ y - 1) ** 2).mean(), lambda x, y, i: ((ROWS[i] @ y - x.sum()) ** 2).mean()
+)
+
+
+def test_a_pair_that_fails_hints_at_a_draw_for_each_level():
+    start, rows = torch.zeros(2, dtype=D), torch.arange(3)
+    stepper = bvfim.Stepper(ON_ROWS, start, start, bvfim.StochasticBVFIM())
+    with pytest.raises(bvfim.ProblemError, match=r"out of bounds.*step\(bvfim.Draw\(upper=, lower=\)\)"):
+        stepper.step((rows, rows))
+    with pytest.raises(IndexError):
+        stepper.step(rows + 6)
+    stepper.step(bvfim.Draw(rows, rows))
+    assert stepper.k == 1
+
+
+def test_a_stepper_without_a_method_names_one_that_takes_batches():
+    start = torch.zeros(2, dtype=D)
+    with pytest.raises(bvfim.ProblemError, match=r"Stepper\(..., bvfim.StochasticBVFIM\(\)\)"):
+        bvfim.Stepper(ON_ROWS, start, start)
+    with pytest.raises(bvfim.ProblemError, match="pass a batch to step"):
+        bvfim.Stepper(ON_ROWS, start, start, bvfim.StochasticBVFIM()).step()
+
+
+def test_values_of_the_last_batch_are_named_so():
+    start = torch.zeros(2, dtype=D)
+    stepper = bvfim.Stepper(ON_ROWS, start, start, bvfim.StochasticBVFIM())
+    stepper.step(torch.arange(3))
+    assert "on the last batch (" in str(stepper.solution())
+    assert "F on the last batch" in stepper.solution()._repr_html_()
+    again = bvfim.Stepper(ON_ROWS, start, start, bvfim.StochasticBVFIM())
+    again.load_state_dict(stepper.state_dict())
+    assert again.solution().on_batch
+    whole = bvfim.Stepper(*nested(), bvfim.RHG(2, 0.1))
+    whole.step()
+    assert "last batch" not in str(whole.solution())

@@ -187,6 +187,39 @@ def on_ranks(rank, count):
     return found, said
 
 
+def test_a_solution_says_that_networks_are_not_trained_again():
+    problem, x, rows = least_squares()
+    found = bvfim.solve(problem, x, bvfim.Twins(linear(), linear()), ADAMW, batches=[rows], steps=2)
+    assert "Twins are not trained again" in found.doubts[0]
+    assert math.isnan(found.lower_gap)
+    plain = bvfim.solve(problem, x, bvfim.Twins(linear(), linear()), ADAMW, batches=[rows], steps=2, refit=False)
+    assert plain.doubts == ()
+
+
+def refused_at_the_start(rank, count):
+    """Sharded networks without their mesh, and networks that begin apart."""
+    from tests.distributed.jobs import mesh_of
+
+    problem, x, batches = digits(count)
+    said = []
+    for twins, mesh in (
+        (bvfim.Twins(network(0), network(1)).shard(mesh_of(count)), None),
+        (bvfim.Twins(network(rank), network(2)), mesh_of(count)),
+    ):
+        with pytest.raises(ProblemError) as caught:
+            bvfim.solve(problem, x, twins, batches=batches, steps=1, mesh=mesh)
+        said.append(str(caught.value))
+    bvfim.solve(problem, x, bvfim.Twins(network(0), network(rank)), batches=batches, steps=1, mesh=mesh_of(count))
+    return said
+
+
+def test_ranks_that_can_not_begin_together_say_so(monkeypatch):
+    monkeypatch.setattr("tests.distributed.ranks.LIMIT", 120.0)  # without the check, ranks wait for one another
+    for sharded, apart in run_ranks(2, refused_at_the_start):
+        assert sharded == "these networks are sharded: pass mesh=, the mesh that they are sharded over"
+        assert apart == "x and y must be the same on every rank at the start: draw them with the same seed"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("count", [2, 4])
 def test_ranks_train_what_one_process_does(count):

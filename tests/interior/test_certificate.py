@@ -39,14 +39,14 @@ def certificate(**changes):
     return bvfim.Certificate(**{**shown, **changes})
 
 
+ONE_START = (
+    "Solved from one start, which shows a local optimum (try bvfim.AdaptiveBVFIM(starts=8), at several times the cost)."
+)
 ADVICE = {
     bvfim.Status.GAP_OPEN.advice: {"gap": 2e-3, "status": bvfim.Status.GAP_OPEN},
     bvfim.Status.UNBOUNDED.advice: {"status": bvfim.Status.UNBOUNDED},
     "The run stopped before it finished: raise steps.": {"solved": 0, "agreeing": 0, "starts": 4, "status": None},
-    "Solved from one start, which shows a local optimum (try starts=8).": {},
-    "Solved from one start, which shows a local optimum (several lower-level minima were found; try starts=8).": {
-        "multimodal": True
-    },
+    ONE_START: {},
     "Only one start found this F: raise starts, since a lower F may exist.": {"starts": 4, "solved": 3},
     "3 of 4 starts agree.": {"starts": 4, "solved": 4, "agreeing": 3},
     "2 of 2 starts agree.": {"starts": 2, "solved": 2, "agreeing": 2, "multimodal": True},
@@ -66,7 +66,7 @@ def test_it_is_told_in_one_sentence_and_the_advice():
         "other minima; 3 of 4 starts solved within tol = 0.001, 2 agree. 2 of 4 starts agree."
     )
     assert "other minima of the lower level were not looked for" in str(certificate())
-    assert "showed no other minima (a grid)" in str(certificate(searched="a grid"))
+    assert "showed no lower minimum (a grid)" in str(certificate(searched="a grid"))
 
 
 def test_it_cannot_be_changed():
@@ -128,7 +128,7 @@ def test_a_convex_lower_level_shows_one_minimum(convex):
     shown = convex.certificate
     assert not shown.multimodal
     assert (shown.starts, shown.solved, shown.agreeing) == (1, 1, 1)
-    assert shown.advice == "Solved from one start, which shows a local optimum (try starts=8)."
+    assert shown.advice == ONE_START
     gradient = 2 * torch.cat([convex.x - 1, convex.y])
     assert shown.relaxed - tolerance(convex, gradient) <= 0.5 <= shown.polished + tolerance(convex, gradient)
 
@@ -136,9 +136,38 @@ def test_a_convex_lower_level_shows_one_minimum(convex):
 def test_a_second_minimum_is_seen():
     # Over [-3, 3] sin(x + y) has one inside and, at x = 2.36, a higher one at y = -3.
     problem = dataclasses.replace(TOY.problem, x_set=bvfim.Box(-3, 3), y_set=bvfim.Box(-3, 3))
-    shown = bvfim.solve(problem, at(0.0), at(0.0), QUICK).certificate
-    assert shown.multimodal
-    assert "several lower-level minima were found" in shown.advice
+    found = bvfim.solve(problem, at(0.0), at(0.0), QUICK)
+    assert found.certificate.multimodal
+    assert "Note: the lower level has other minima; y is the lowest that was found." in str(found)
+
+
+def test_what_the_advice_names_runs():
+    method = eval(ONE_START.partition("try ")[2].partition(",")[0])
+    assert method == bvfim.AdaptiveBVFIM(starts=8)
+
+
+def test_a_run_that_is_cut_off_says_how_far_y_is_above_the_lowest():
+    found = bvfim.solve(TOY.problem, at(-6.0), at(-6.0), dataclasses.replace(QUICK, starts=2), steps=2)
+    gap = found.certificate.gap
+    assert gap > found.certificate.gap_allowed
+    said = f"y is not the lowest minimum of f(x, ·): f(x, y) is {gap:.2g} above the lowest value found"
+    assert said in str(found)
+    assert said in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"gap": 0.43, "multimodal": True}, "is 0.43 above"),
+        ({"gap": float("nan")}, ""),
+        ({"multimodal": True}, "has other minima"),
+        ({"multimodal": True, "status": bvfim.Status.STUCK}, ""),
+    ],
+)
+def test_what_stands_against_y_is_said_once(changes, said):
+    caution = certificate(**changes).caution
+    assert (said in caution) if said else not caution
 
 
 def test_minima_that_are_all_as_low_are_no_others(from_four):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ import bvfim
 from bvfim.interior import tolerances as tol
 from bvfim.interior.batch import Batch
 from bvfim.interior.lower import Interior
-from bvfim.interior.probing import axes, moved_along_axes, searched
+from bvfim.interior.probing import axes, moved_along_axes, probe, searched
 from bvfim.interior.space import Space
 from bvfim.interior.starts import Known
 
@@ -72,6 +74,55 @@ def test_the_search_is_told():
     assert searched(interior(problem, 2)) == "a grid of 1024 values and 8 descents"
     assert searched(interior(problem, 3)) == "32 values along 3 of 3 axes and 7 descents"
     assert searched(interior(problem, 3, scouts=0)) == ""
+
+
+def probed(problem, z, tolerance):
+    own = interior(problem, z.shape[1])
+    at = own.batch.at(torch.zeros(1, 1, dtype=D), torch.zeros(1, dtype=torch.long))
+    f = at.lower(z)
+    return probe(own, at, Known(z, f, f, f), torch.tensor([tolerance], dtype=D)), own.batch.counts[0, 1].item()
+
+
+@pytest.mark.parametrize("span", [5, 6])
+def test_descents_that_come_to_rest_in_a_flat_convex_valley_are_no_minima(span):
+    curvatures = torch.logspace(0, -span, 10, dtype=D)
+    problem = bvfim.Problem(lambda x, y: (y**2).sum(), lambda x, y: (curvatures * (y - x) ** 2).sum())
+    z = torch.zeros(1, 10, dtype=D)
+    found, _ = probed(problem, z, 1e-4)
+    assert not found.modes
+    with patch.object(tol, "DOWNHILL", float("inf")):  # some of them do rest above the tolerance
+        assert probed(problem, z, 1e-4)[0].modes
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3])
+def test_wells_of_other_depths_are_minima_and_cost_no_more(tolerance):
+    tilt = tilts(5)
+    found, gradients = probed(wells(tilt), -tilt.sign()[None], tolerance)
+    assert found.modes
+    with patch.object(tol, "DOWNHILL", float("inf")):
+        assert probed(wells(tilt), -tilt.sign()[None], tolerance)[1] == gradients
+
+
+def test_a_minimum_at_the_edge_of_a_box_leads_nowhere():
+    problem = bvfim.Problem(
+        lambda x, y: (y**2).sum(), lambda x, y: (y - y**2).sum() - x.sum(), y_set=bvfim.Box(-1.0, 1.5)
+    )
+    found = bvfim.solve(problem, torch.zeros(1, dtype=D), torch.zeros(1, dtype=D), bvfim.AdaptiveBVFIM(), steps=60)
+    assert found.certificate.multimodal
+
+
+@pytest.mark.long
+def test_a_convex_lower_level_with_an_equality_has_one_minimum_from_any_start():
+    """Its penalty makes f badly conditioned."""
+    free, jam = torch.tensor([4.0, 6.0, 8.0]), torch.tensor([0.5, 0.25, 0.1])
+    problem = bvfim.Problem(
+        lambda x, y: -(x * y[:2]).sum(), lambda x, y: ((free + jam * y) * y).sum() + (x * y[:2]).sum(),
+        x_set=bvfim.Box(0.0, 6.0), y_set=bvfim.Box(0.0, 10.0), lower_equalities=lambda x, y: y.sum() - 10,
+    )  # fmt: skip
+    found = bvfim.solve(
+        problem, torch.ones(2, dtype=D), torch.full((3,), 10 / 3, dtype=D), bvfim.AdaptiveBVFIM(starts=4), refit=False
+    )
+    assert not found.certificate.multimodal
 
 
 @pytest.mark.long

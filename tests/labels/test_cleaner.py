@@ -257,7 +257,9 @@ def test_rows_that_belong_to_a_table_must_be_one():
 
 def test_a_value_that_is_no_number_is_told_with_its_place():
     frame = pd.DataFrame({"a": [1.0, np.nan, 2.0, 3.0]})
-    with pytest.raises(bvfim.DataError, match="row 1, column 'a': the value is missing"):
+    with pytest.raises(
+        bvfim.DataError, match="row 1, column 'a': the value is missing: fill it, for example with the median"
+    ):
         bvfim.LabelCleaner().fit(frame, [0, 1, 0, 1])
     with pytest.raises(bvfim.DataError, match="row 2, column 'a': the value is infinite"):
         bvfim.LabelCleaner().fit(frame.fillna(0.0).replace(2.0, np.inf), [0, 1, 0, 1])

@@ -213,6 +213,10 @@ def test_what_is_no_set_is_refused(make, message):
     ("which", "message"),
     [
         (Projected(lambda v: 0.5 * v), "y_set: a Projected moves a point of its own set"),
+        (
+            Projected(lambda v: torch.ones(3) + v[:2]),
+            r"y_set: a Projected does not fit a leaf of shape .* \(The size of tensor a",
+        ),
         (Projected(lambda v: v[:2]), "y_set: a Projected does not fit a leaf of shape"),
         (Projected(lambda v: v.tolist()), "the projection must return a tensor, not a list"),
         (Projected(lambda v: v.detach().clamp(0, 1)), "carries no gradient"),

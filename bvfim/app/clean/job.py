@@ -130,7 +130,7 @@ def find(job: Job, progress: Progress) -> Found:
     X, y, mask = encoder.rows(table, rows), believed[rows], sure[rows]
     places = [(table, row) for row in rows.tolist()]
     if apart is not None:
-        extra, own = _extra(apart, columns, encoder)
+        extra, own = _extra(apart, columns, encoder, job.data.is_dir())
         places += [(apart, row) for row in range(len(own))]
         require_common(labels, own, f"{apart.name}: the labels of the trusted rows")
         X, y, mask = encoder.stacked(X, extra), np.append(y, own), np.append(mask, np.ones(len(own), dtype=bool))
@@ -260,8 +260,12 @@ class _Encoder:
         return raw if self.embedding is None else self.embedding(raw)
 
 
-def _extra(table: Table, columns: Columns, encoder: _Encoder) -> tuple[Any, NDArray[Any]]:
-    """The rows and labels of a table of trusted rows."""
+def _extra(table: Table, columns: Columns, encoder: _Encoder, pictures: bool) -> tuple[Any, NDArray[Any]]:
+    """The rows and labels of a table of trusted rows; ``pictures`` says whether the data is a folder of them."""
+    lacking = any(name not in table.columns for name in (columns.label, *columns.used))
+    if lacking and pictures != Path(table.name).is_dir():
+        own, other = ("a folder of images", "a table") if pictures else ("a table", "a folder of images")
+        raise DataError(f"--trusted {table.name}: this is {other}, but the data is {own}: both must be of one kind")
     table.require(columns.label, "the labels of the trusted rows")
     missing = [name for name in columns.used if name not in table.columns]
     if missing:

@@ -44,6 +44,11 @@ class PessimisticCertificate(Certificate):
             )
         return super().advice
 
+    @property
+    def _others(self) -> str:
+        """What y is among several minima."""
+        return "the lower level has several minima; of the lowest that were found, y is the worst"
+
     def __str__(self) -> str:
         return (
             f"worst F {self.polished:.6g} at x, {self.relaxed:.6g} within the slack, a jump of {self.edge:.2g} beside; "

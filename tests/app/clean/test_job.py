@@ -172,6 +172,17 @@ def test_rows_that_tell_nothing_are_said_to(files):
     ]
 
 
+def test_trusted_rows_of_another_kind_are_refused(files):
+    for name in ("cat", "dog"):
+        (files / "sure" / name).mkdir(parents=True)
+        for k in range(2):
+            Image.new("RGB", (8, 8)).save(files / "sure" / name / f"{k}.png")
+    with pytest.raises(bvfim.DataError, match="this is a folder of images, but the data is a table: both must be"):
+        find(job(files, trusted=str(files / "sure")), quiet)
+    with pytest.raises(bvfim.DataError, match="this is a table, but the data is a folder of images: both must be"):
+        find(job(files, data=files / "sure", label="label"), quiet)
+
+
 def test_trusted_labels_that_are_written_otherwise_are_refused(files):
     pets(20, 1).replace({"cat": "Cat", "dog": "Dog"}).to_csv(files / "sure.csv", index=False)
     with pytest.raises(bvfim.DataError, match=r"sure\.csv: the labels of the trusted rows have nothing in common"):
