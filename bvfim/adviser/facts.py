@@ -12,6 +12,7 @@ from bvfim import tree
 from bvfim.adviser import probes
 from bvfim.core.batches import Draws
 from bvfim.core.problem import Problem
+from bvfim.sets import entrywise
 from bvfim.tree import Tree
 
 DRAWS = 8
@@ -44,6 +45,7 @@ class Facts(NamedTuple):
         common: what the gradients of f on different draws have in common, between 0 and 1 (see
             :func:`bvfim.adviser.probes.common`): near 0, each draw has a lower level of its own.
         x_length: how far x goes until a gradient has changed by a tenth.
+        boxed: whether Adam suits x: not in a set that is no box.
 
     Example:
         >>> import torch, bvfim
@@ -72,6 +74,7 @@ class Facts(NamedTuple):
     flat: float
     common: float
     x_length: float
+    boxed: bool = True
 
     @property
     def condition(self) -> float:
@@ -112,4 +115,5 @@ def probed(problem: Problem, x: Tree, y: Tree, batches: Any, budget: float = 2.0
             **(probes.NOT_PROBED if own.stated else probes.lower_level(at, y, iterations, not sampled))._asdict(),
             common=probes.common([g for _, g in slopes]) if sampled else 1.0,
             x_length=probes.length_of_x(own, x, y, drawn[0]),
+            boxed=entrywise(own.x_set),
         )

@@ -111,9 +111,9 @@ def rounded(number: float) -> float:
     return float(f"{number:.2g}")
 
 
-def x_step(facts: Facts) -> float:
-    """A step for Adam on x."""
-    return rounded(X_STEP * facts.x_length)
+def x_step(facts: Facts) -> float | None:
+    """A step for Adam on x; None where the set of x is no box, and the default optimiser suits it."""
+    return rounded(X_STEP * facts.x_length) if facts.boxed else None
 
 
 def y_step(facts: Facts) -> float:

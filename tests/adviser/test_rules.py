@@ -97,3 +97,10 @@ def test_a_candidate_prints_as_the_code_that_runs_it(make):
 def test_a_method_that_moves_x_itself_has_no_optimiser():
     assert Candidate(bvfim.AdaptiveBVFIM()).optimizer is None
     assert "optimizer" not in str(Candidate(bvfim.AdaptiveBVFIM(starts=2)))
+
+
+def test_a_set_that_is_no_box_gets_the_default_optimiser_of_x():
+    boxed, other = (rules.decided(PLAIN._replace(**LARGE, boxed=boxed))[0] for boxed in (True, False))
+    assert boxed.lr is not None
+    assert other.optimizer is None
+    assert "Adam" not in str(other)
