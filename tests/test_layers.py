@@ -24,7 +24,7 @@ SOLVER = [
     "distributed.twins", "distributed.module_loop", "core.mover", "checkpoint", "distributed.metadata",
     "distributed.files", "distributed.storage", "distributed.saving", "core.saved", "core.shown",
     "core.solution", "core.stepper", "core.run",
-    "core.projected", "core.projected", "core.lower_minimum", "core.refit", "callbacks", "core.solve",
+    "core.projected", "core.lower_minimum", "core.refit", "core.doubts", "callbacks", "core.solve",
     "core.batched", "core.refit_many",
     "core.solve_many",
     "core.hypergradient", "core.memory", "core.check", "core.compare", "core.compare_followers", "adviser",
