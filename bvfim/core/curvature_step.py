@@ -37,7 +37,7 @@ class CurvatureStep(Unrounded):
         lr: the root mean square of the first step.
 
     Example:
-        >>> import torch
+        >>> import torch, bvfim
         >>> from bvfim.core.curvature_step import CurvatureStep
         >>> y, ball = torch.zeros(2, requires_grad=True), bvfim.Ball(1.0)
         >>> optimizer = CurvatureStep([y])

@@ -1,9 +1,13 @@
-"""Notebooks spread over the processes that read the pages: neighbours go to one process, and notebooks take seconds."""
+"""Notebooks spread over the processes that read the pages: neighbours go to one process, and notebooks take seconds.
+
+Two processes that begin with a notebook at the same time would both make the table that its results are kept in.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -18,6 +22,7 @@ def spread(app: Sphinx, env: BuildEnvironment, names: list[str]) -> None:
     notebooks = [name for name in names if "{code-cell}" in env.doc2path(name).read_text()]
     places = evenly(notebooks) | evenly([name for name in names if name not in notebooks])
     names.sort(key=places.__getitem__)
+    get_cache(env.mystnb_config.execution_cache_path).list_cache_records()  # which makes the table, once
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
